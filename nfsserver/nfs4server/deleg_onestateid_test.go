@@ -29,7 +29,7 @@ func (g *testServer) openOneStateID(name string, access uint32) (nfs4.StateID, s
 }
 
 // TestOneStateID checks what a delegation without an open is good for: READ, also as the current
-// stateid, but no operation on opens. R9754-4-1, R9754-4-3.
+// stateid, and LOCK, but no operation on opens. R9754-4-1, R9754-4-3.
 func TestOneStateID(t *testing.T) {
 	g, back := newDelegServer(t)
 	put := g.makeFileStep("f")
@@ -40,8 +40,17 @@ func TestOneStateID(t *testing.T) {
 	assert.Equal(t, "hello", data)
 	assert.Equal(t, nfs4.ErrOpenMode, g.writeAtStart(put, id, "x"))
 	assert.Equal(t, nfs4.ErrBadStateID, g.closeFile(fh, id), "there is no open to close")
-	_, st = g.lockFile(fh, lockArgs(id, "l", nfs4.LockRead, 0, 1))
-	assert.Equal(t, nfs4.ErrBadStateID, st, "a lock needs an open")
+	locked, st := g.lockFile(fh, lockArgs(id, "l", nfs4.LockRead, 0, 1))
+	require.Equal(t, nfs4.OK, st)
+	_, st = g.lockFile(fh, lockArgs(id, "l", nfs4.LockWrite, 0, 1))
+	assert.Equal(t, nfs4.ErrOpenMode, st)
+	g.minor = nfs4.Minor1
+	_, st = g.lockFile(fh, lockArgs(id, "m", nfs4.LockRead, 0, 1))
+	assert.Equal(t, nfs4.ErrBadStateID, st, "a lock needs an open in minor version 1")
+	g.minor = nfs4.Minor2
+	data, st = g.readFile(fh, locked.StateID)
+	assert.Equal(t, nfs4.OK, st)
+	assert.Equal(t, "hello", data, "the lock's stateid is good for READ, too")
 	list, _ := g.s.Clients(1)
 	assert.Zero(t, list[0].Opens)
 

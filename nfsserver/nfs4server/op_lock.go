@@ -18,7 +18,10 @@ func serveLock(ctx context.Context, x *compound) nfs4.Status {
 	if x.args.Err() != nil {
 		return nfs4.ErrBadXDR
 	}
-	args := nfs4state.Lock{StateID: x.latestStateID(&a.StateID), New: a.New, Owner: a.Owner.Owner, Exclusive: isExclusive(a.Type), Reclaim: a.Reclaim, Aside: x}
+	args := nfs4state.Lock{
+		StateID: x.latestStateID(&a.StateID), New: a.New, ByDelegation: x.minor >= nfs4.Minor2,
+		Owner: a.Owner.Owner, Exclusive: isExclusive(a.Type), Reclaim: a.Reclaim, Aside: x,
+	}
 	if status := x.setLockArgs(ctx, &args, a.Offset, a.Length); status != nfs4.OK {
 		return status
 	}

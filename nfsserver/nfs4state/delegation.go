@@ -8,8 +8,8 @@ import (
 )
 
 // A Delegation lets a client open a file for reading, and read it from its cache,
-// without a call (RFC 8881, Section 10.4). Its stateid can be used for READ like
-// that of an open. A write Delegation also lets the client write and lock the file
+// without a call (RFC 8881, Section 10.4). Its stateid can be used for READ and, over
+// NFSv4.2, LOCK like that of an open. A write Delegation also lets the client write and lock the file
 // in its cache; no other client then has the file open or delegated.
 type Delegation struct {
 	// Open is used to read with the stateid. It is not one of the client's
@@ -296,18 +296,47 @@ func (s *State) DelegationOf(session *Session, id *nfs4.StateID) (*Delegation, n
 	return h.delegation, status
 }
 
-// ReturnDelegation implements DELEGRETURN (RFC 8881, Section 18.6).
+// ReturnDelegation implements DELEGRETURN (RFC 8881, Section 18.6), and releases the locks
+// through the delegation.
 func (s *State) ReturnDelegation(session *Session, id *nfs4.StateID) nfs4.Status {
 	var deferred deferredWork
 	defer func() { s.runDeferred(deferred) }()
+	for {
+		if status, done := s.returnStep(session, id, &deferred); done {
+			return status
+		}
+	}
+}
+
+// returnStep returns a delegation until the State should be unlocked, and reports whether it is
+// done.
+func (s *State) returnStep(session *Session, id *nfs4.StateID, deferred *deferredWork) (status nfs4.Status, done bool) {
 	s.lockClient(session.client, &deferred.hold, false)
 	defer s.unlock(&deferred.hold)
 	d, status := s.DelegationOf(session, id)
-	if status == nfs4.OK {
-		s.lockFile(d.Key, &deferred.hold)
-		s.endDelegation(d, 0, &deferred)
+	switch {
+	case status != nfs4.OK:
+		return status, true
+	case d.revokedStatus != nfs4.OK: // by revokeDelegation, which continues
+		return d.revokedStatus, true
 	}
-	return status
+	s.lockFile(d.Key, &deferred.hold)
+	if !s.shedOpen(&d.Open, deferred) {
+		return nfs4.OK, false
+	}
+	s.endDelegation(d, 0, deferred)
+	return nfs4.OK, true
+}
+
+// shedDelegation removes the locks through a delegation, of which there may be many. It returns
+// false if the delegation has ended in the meantime. State.mu is held, but released for moments.
+func (s *State) shedDelegation(d *Delegation, deferred *deferredWork) bool {
+	for !s.shedOpen(&d.Open, deferred) {
+		if s.mu.pauseLocked(); !s.IsOutstanding(d) {
+			return false
+		}
+	}
+	return true
 }
 
 // Recall starts the recall of a delegation, and returns the time that the client
@@ -325,7 +354,11 @@ func (s *State) Recall(d *Delegation) time.Duration {
 		return 0
 	case c.ended, c.silentFor(now) > s.config.Lease && s.endClient(c, nil, now-s.config.Lease, &deferred):
 		if s.IsOutstanding(d) { // the client has much state
-			s.endDelegation(d, c.endRecord, &deferred)
+			s.holdGrants(d.Key, c.endRecord)
+			if s.shedDelegation(d, &deferred) {
+				s.endDelegation(d, c.endRecord, &deferred)
+			}
+			deferred.syncInBackground()
 		}
 		return 0
 	case !d.recalled:
@@ -359,6 +392,7 @@ func (s *State) RevokeDelegation(d *Delegation) {
 	defer s.mu.Unlock()
 	if s.IsOutstanding(d) {
 		s.revokeDelegation(d, nfs4.ErrDelegRevoked, &deferred)
+		deferred.syncInBackground()
 	}
 }
 
@@ -367,10 +401,15 @@ func (s *State) revokeDelegation(d *Delegation, why nfs4.Status, deferred *defer
 		why = nfs4.ErrAdminRevoked // NFSv4.0 has no other status
 	}
 	d.revokedStatus = why
+	if !s.shedDelegation(d, deferred) {
+		return
+	}
 	s.delegations.revoked++
 	s.endDelegation(d, 0, deferred)
 	s.rewriteRecord(d.client)
-	deferred.pendingReleases[len(deferred.pendingReleases)-1].record = max(d.client.lastRecord, d.client.endRecord)
+	record := max(d.client.lastRecord, d.client.endRecord)
+	s.holdGrants(d.Key, record)
+	deferred.pendingReleases[len(deferred.pendingReleases)-1].record = record
 }
 
 // HasEarlierDelegations reports whether clients may still rely on delegations that earlier States

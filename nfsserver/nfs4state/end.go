@@ -89,10 +89,12 @@ func (s *State) endClientStep(c *client, deferred *deferredWork) bool {
 		s.closeOpen(o, deferred)
 	}
 	for _, d := range c.delegations {
-		if s.mu.shouldPause() {
+		if len(d.locks) > 0 {
+			s.holdGrants(d.Key, c.endRecord)
+		}
+		if !s.shedOpen(&d.Open, deferred) {
 			return false
 		}
-		s.mu.countEntry()
 		s.rememberExpired(&d.holding)
 		s.endDelegation(d, c.endRecord, deferred)
 	}

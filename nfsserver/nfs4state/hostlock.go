@@ -370,12 +370,21 @@ func (s *State) hostFilesOf(c *client) iter.Seq[*hostFile] {
 		if c.locks == 0 {
 			return
 		}
-		for _, o := range c.opens {
+		visit := func(o *Open) bool {
 			h := o.key.file.shard.hostFiles[o.Key]
-			if h != nil && h.hasHostLocks && s.hasLocks(o) && !yield(h) {
+			more := h == nil || !h.hasHostLocks || !s.hasLocks(o) || yield(h)
+			s.mu.pauseLocked()
+			return more
+		}
+		for _, o := range c.opens {
+			if !visit(o) {
 				return
 			}
-			s.mu.pauseLocked()
+		}
+		for _, d := range c.delegations {
+			if !visit(&d.Open) {
+				return
+			}
 		}
 	}
 }

@@ -36,10 +36,12 @@ type lockSet struct {
 // and Range, and State.TestLock only Owner, Key, Range and Exclusive.
 type Lock struct {
 	// StateID is the stateid of the lock-owner's locks through an open or, if
-	// New is set, of the open.
-	StateID nfs4.StateID
-	New     bool
-	Owner   []byte // the lock-owner, if New is set
+	// New is set, of the open, or if ByDelegation is also set, perhaps of a delegation that
+	// represents one (RFC 9754, Section 4).
+	StateID      nfs4.StateID
+	New          bool
+	ByDelegation bool
+	Owner        []byte // the lock-owner, if New is set
 
 	Key       string // the object's key
 	Range     locks.Range
@@ -276,7 +278,13 @@ func (s *State) findLockState(session *Session, a *Lock) (l lockTarget, status n
 	case session.client.isMachine():
 		return s.findMachineLockState(session.client, a)
 	case a.New:
-		if l.open, status = s.findOpen(session, &a.StateID); l.open != nil && l.open.Key == a.Key {
+		if l.open, status = s.findOpen(session, &a.StateID); l.open == nil && a.ByDelegation {
+			var d *Delegation
+			if d, status = s.DelegationOf(session, &a.StateID); d != nil {
+				l.open = &d.Open
+			}
+		}
+		if l.open != nil && l.open.Key == a.Key {
 			l.owner = l.open.key.file.owners[lockOwnerKey{l.open.client, string(a.Owner)}]
 			l.set = l.open.locks[l.owner]
 		}

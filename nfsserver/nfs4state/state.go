@@ -216,6 +216,12 @@ func (r *deferredWork) addFile(file any) {
 	}
 }
 
+// syncInBackground lets a goroutine synchronize the host's locks: the caller must not wait for the
+// host.
+func (r *deferredWork) syncInBackground() {
+	r.syncLater, r.syncHosts = append(r.syncLater, r.syncHosts...), nil
+}
+
 // runDeferred synchronizes the host's locks, passes the files to
 // Config.Release, and notifies waiting lock-owners. No lock may be held.
 func (s *State) runDeferred(r deferredWork) {
