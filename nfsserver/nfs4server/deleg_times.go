@@ -10,8 +10,9 @@ import (
 
 // With an attribute delegation the client is also the authority for a file's access and modification
 // times (RFC 9754, Section 5): others see the times that it reports in CB_GETATTR, and it sets them in
-// the file before it returns the delegation. Only write delegations have attributes: any number of
-// clients may have a read delegation of a file.
+// the file before it returns the delegation. Only write delegations have attributes. With a read
+// delegation a client would report its access time alone, which no system call stores without
+// advancing time_metadata, and each GETATTR by others would query all clients that read the file.
 
 // grantsTimes reports whether clients can get attribute delegations.
 func (x *compound) grantsTimes() bool { return x.minor >= nfs4.Minor2 && x.server.writeDelegations }

@@ -2,6 +2,7 @@ package nfs4server
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -230,6 +231,32 @@ func TestDelegatedTimesDenied(t *testing.T) {
 		supported = g.getAttrs(fh, nfs4.BitmapOf(nfs4.AttrSupportedAttrs, nfs4.AttrOpenArguments, nfs4.AttrTimeDelegAccess))
 		assert.Zero(t, supported.SupportedAttrs.And(delegatedTimes))
 		assert.Zero(t, supported.OpenArguments.ShareAccessWant.Words[0]&nfs4.WantDelegTimestamps)
+	})
+}
+
+// TestRevokedDelegatedTimes checks that a client that has not returned its delegation in time sets no
+// times, and is not queried for them. R9754-5-4.
+func TestRevokedDelegatedTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, back := newWriteDelegServer(t)
+		opened, put, start := g.openWithTimes("f")
+		back.answer = func(int) (seq, op nfs4.Status, err error) { return 0, 0, errors.New("connection reset") }
+		g.s.exports.Holders().RecallAll()
+		for range 5 {
+			time.Sleep(recallLease / 4)
+			synctest.Wait()
+			st, _ := g.sendSteps()
+			require.Equal(t, nfs4.OK, st)
+		}
+		later := present()
+		_, st := g.setTimes(put, opened.Delegation.StateID, timesOf(&later, &later))
+		assert.Equal(t, nfs4.ErrDelegRevoked, st)
+		back.getattr = func(context.Context, nfs4.CBGetAttrArgs) (nfs4.GetAttrRes, error) {
+			assert.Fail(t, "the client is queried")
+			return nfs4.GetAttrRes{}, nil
+		}
+		o, _ := g.newClientAt("other", "192.0.2.2:700")
+		assert.Equal(t, start, o.getAttrs(put.args.(*nfs4.HandleArgs).Object, fileTimes))
 	})
 }
 
