@@ -200,6 +200,8 @@ func TestSetBusy(t *testing.T) {
 	table.RecallAll()
 	assert.EqualValues(t, 1, recalls.Load())
 	assert.Equal(t, 1, s.recalls)
+	table.RecallHolders()
+	assert.Equal(t, 1, s.recalls, "the set drains itself")
 	reader.Return()
 	s.returnObject()
 

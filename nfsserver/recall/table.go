@@ -141,6 +141,14 @@ func (t *Table) RecallAll() {
 	if t.set != nil {
 		t.set.RecallAll()
 	}
+	t.RecallHolders()
+}
+
+// RecallHolders recalls what is held, without the objects of the HolderSet.
+func (t *Table) RecallHolders() {
+	if t == nil {
+		return
+	}
 	for i := range t.groups {
 		g := &t.groups[i]
 		var recalled []*Holder
