@@ -136,6 +136,8 @@ func mountStatus(status nfs3.Status) mount3.Status {
 		return mount3.ErrNotDir
 	case nfs3.ErrNameTooLong:
 		return mount3.ErrNameTooLong
+	case nfs3.ErrJukebox: // MOUNT has no status for it
+		return mount3.ErrServerFault
 	default:
 		return mount3.ErrIO
 	}

@@ -117,22 +117,22 @@ func (o *serveOptions) runDaemon(ctx context.Context, stdout io.Writer, log *slo
 	return err
 }
 
-// openExports opens all directories, or none.
+// openExports opens the directories of all exports. Exports in a file that cannot be served are
+// unavailable until they can; with DIR arguments it opens all, or none.
 func (o *serveOptions) openExports(ctx context.Context, s *shareSet, log *slog.Logger) ([]nfsserver.Export, error) {
+	tolerate := func(*exportSpec) bool { return o.exportsFile != "" }
 	if o.exportsFile != "" {
 		list, err := o.readExportsFile(log)
-		if err != nil {
+		if list == nil && err != nil {
 			return nil, fmt.Errorf("not serving any export, because the exports have errors:\n%w", err)
+		}
+		for _, e := range splitJoined(err) {
+			log.Error("the exports file has an error; serving the exports without errors", "file", o.exportsFile, "err", e)
 		}
 		o.exports = list
 	}
-	if err := o.checkProtection(o.exports); err != nil {
-		return nil, err
-	}
-	if err := o.enableKerberos(ctx, o.exports); err != nil {
-		return nil, err
-	}
-	taken, keep, _, err := s.acquireShares(o.exports)
+	o.findFaults(ctx, o.exports)
+	taken, keep, _, err := s.acquireShares(o.exports, tolerate)
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,8 @@ type exportSpec struct {
 	clients  []exports.Client
 	fsid     exports.FSID
 	position string // in the file, for errors
+	fault    error  // the reason why the export cannot be served, besides its directory; or nil
+	broken   bool   // fault is an error in the file, so that the clients are unknown
 }
 
 // parseExports parses DIR[=/EXPORT] arguments. The last "=/" separates the two parts. A

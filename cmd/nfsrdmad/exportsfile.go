@@ -87,16 +87,17 @@ func readText(name string) ([]byte, error) {
 	return text, nil
 }
 
-// readExportsFile returns the exports in the file o.exportsFile.
+// readExportsFile returns the exports in the file o.exportsFile. If the file has errors, the
+// exports with errors are broken.
 func (o *serveOptions) readExportsFile(log *slog.Logger) ([]exportSpec, error) {
 	text, err := readText(o.exportsFile)
 	if err != nil {
 		return nil, err
 	}
 	o.exportsSum = textSum(text)
-	f, err := exports.Parse(o.exportsFile, text)
-	if err != nil {
-		return nil, err
+	f, invalid := exports.Parse(o.exportsFile, text)
+	if f == nil {
+		return nil, invalid
 	}
 	for _, w := range f.Warnings {
 		log.Warn("questionable exports", "at", w.Error())
@@ -104,17 +105,17 @@ func (o *serveOptions) readExportsFile(log *slog.Logger) ([]exportSpec, error) {
 	for _, w := range laxerWarnings(o.exportsFile, f) {
 		log.Warn("questionable exports", "at", w)
 	}
-	if len(f.Exports) == 0 {
+	if len(f.Exports) == 0 && invalid == nil {
 		log.Warn("no export in the exports file; clients cannot mount anything", "file", o.exportsFile)
 	}
 	var list []exportSpec
 	for _, e := range f.Exports {
 		list = append(list, exportSpec{
 			dir: e.Path, name: e.Path, clients: e.Clients, fsid: e.FSID(),
-			position: fmt.Sprintf("%s:%d: ", o.exportsFile, e.Line),
+			position: fmt.Sprintf("%s:%d: ", o.exportsFile, e.Line), fault: e.Err, broken: e.Err != nil,
 		})
 	}
-	return list, nil
+	return list, invalid
 }
 
 // anyClient reports whether an option is set for any client of e.

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
@@ -37,16 +38,16 @@ func (s *stateDir) assignIdentity(path string, root []byte) (uint32, error) {
 		return 0, err
 	}
 	next := exportIdentity{path, hex.EncodeToString(root), own}
-	known, taken := false, map[uint32]bool{0: true}
-	for _, i := range list {
-		if i.Export == next.Export && i.Root == next.Root {
-			return i.ID, nil
-		}
-		known = known || i.Export == path
-		taken[i.ID] = true
-	}
-	for n := uint32(0); known && taken[next.ID]; n++ {
-		next.ID = hash32(binary.BigEndian.AppendUint32(append([]byte(path+"\x00"), root...), n))
+	last := lastOfPath(list, path)
+	same := func(i exportIdentity) bool { return i.Export == next.Export && i.Root == next.Root }
+	switch at := slices.IndexFunc(list, same); {
+	case at >= 0 && at == last:
+		return list[at].ID, nil
+	case at >= 0:
+		next = list[at]
+		list = slices.Delete(list, at, at+1)
+	case last >= 0:
+		next.ID = unusedID(list, path, root)
 	}
 	b, err := json.MarshalIndent(append(list, next), "", "\t")
 	if err == nil {
@@ -56,6 +57,38 @@ func (s *stateDir) assignIdentity(path string, root []byte) (uint32, error) {
 		return 0, stateError(s.dir, err)
 	}
 	return next.ID, nil
+}
+
+// unusedID returns an ID that no identity in list has, for another directory at a path.
+func unusedID(list []exportIdentity, path string, root []byte) uint32 {
+	taken := map[uint32]bool{0: true}
+	for _, i := range list {
+		taken[i.ID] = true
+	}
+	id := hash32([]byte(path))
+	for n := uint32(0); taken[id]; n++ {
+		id = hash32(binary.BigEndian.AppendUint32(append([]byte(path+"\x00"), root...), n))
+	}
+	return id
+}
+
+// lastIdentity returns the ID with which an export was served last, or would be served first.
+func (s *stateDir) lastIdentity(path string) uint32 {
+	list, err := readIdentities(filepath.Join(s.dir, "identities"))
+	if at := lastOfPath(list, path); err == nil && at >= 0 {
+		return list[at].ID
+	}
+	return hash32([]byte(path))
+}
+
+// lastOfPath returns the index of the last identity of an export, or -1.
+func lastOfPath(list []exportIdentity, path string) int {
+	for at, i := range slices.Backward(list) {
+		if i.Export == path {
+			return at
+		}
+	}
+	return -1
 }
 
 func readIdentities(name string) (list []exportIdentity, err error) {

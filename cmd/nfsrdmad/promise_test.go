@@ -33,11 +33,11 @@ func TestSharesPromise(t *testing.T) {
 		list := newExportSpecs("/a")
 		list[0].clients = exports.Everyone(exports.Options{Exclusive: exclusive})
 		was := fs.exclusive
-		_, _, drop, err := s.acquireShares(list)
+		_, _, drop, err := s.acquireShares(list, tolerateNone)
 		require.NoError(t, err)
 		drop()
 		assert.Equal(t, was, fs.exclusive, "the exports did not change")
-		_, keep, _, err := s.acquireShares(list)
+		_, keep, _, err := s.acquireShares(list, tolerateNone)
 		require.NoError(t, err)
 		keep()
 		assert.Equal(t, exclusive, fs.exclusive)

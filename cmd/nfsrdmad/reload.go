@@ -39,7 +39,7 @@ func (o *serveOptions) startReloads(ctx context.Context, s *shareSet, log *slog.
 			}
 		})
 		return err
-	}, log)
+	}, func() { o.retryExports(ctx, s, log) }, log)
 	o.daemon.orders.Store(&orders)
 	return sync.OnceFunc(func() {
 		o.daemon.orders.Store(nil)
@@ -71,14 +71,16 @@ func (o *serveOptions) reloadAll(ctx context.Context, s *shareSet, log *slog.Log
 	return errors.Join(errs...)
 }
 
-// serveReloads calls reload for each signal and for each order, which receives the result,
-// until ctx is canceled or end is called. end waits at most closeTimeout for a call in
-// progress.
-func serveReloads(ctx context.Context, signals <-chan os.Signal, orders <-chan reloadOrder, reload func(exportsOnly bool) error, log *slog.Logger) (end func()) {
+// serveReloads calls reload for each signal and for each order, which receives the result, and
+// retry at every retryInterval, until ctx is canceled or end is called. end waits at most
+// closeTimeout for a call in progress.
+func serveReloads(ctx context.Context, signals <-chan os.Signal, orders <-chan reloadOrder, reload func(exportsOnly bool) error, retry func(), log *slog.Logger) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
+		ticker := time.NewTicker(retryInterval)
+		defer ticker.Stop()
 		for {
 			select {
 			case <-ctx.Done():
@@ -87,6 +89,8 @@ func serveReloads(ctx context.Context, signals <-chan os.Signal, orders <-chan r
 				_ = reload(false) // errors are logged
 			case order := <-orders:
 				order.done <- reload(order.exportsOnly)
+			case <-ticker.C:
+				retry()
 			}
 		}
 	}()
@@ -105,12 +109,7 @@ func serveReloads(ctx context.Context, signals <-chan os.Signal, orders <-chan r
 func (o *serveOptions) reloadExports(ctx context.Context, s *shareSet, log *slog.Logger) error {
 	list, err := o.readExportsFile(log)
 	if err == nil {
-		err = o.checkProtection(list)
-	}
-	if err == nil {
-		err = o.enableKerberos(ctx, list)
-	}
-	if err == nil {
+		o.findFaults(ctx, list)
 		err = applyExports(o.daemon.server, s, list)
 	}
 	if err != nil {
@@ -124,8 +123,10 @@ func (o *serveOptions) reloadExports(ctx context.Context, s *shareSet, log *slog
 	return nil
 }
 
+// applyExports serves the exports in list, or changes nothing if one that is not unavailable
+// already cannot be served.
 func applyExports(server *nfsrdma.Server, s *shareSet, list []exportSpec) error {
-	taken, keep, drop, err := s.acquireShares(list)
+	taken, keep, drop, err := s.acquireShares(list, s.isUnavailable)
 	if err != nil {
 		return err
 	}

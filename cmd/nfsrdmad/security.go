@@ -89,6 +89,21 @@ func findKerberosExport(list []exportSpec) (s kerberosExport, ok bool) {
 	return s, false
 }
 
+// findFaults sets the fault of each export that needs a protection, or Kerberos, that the daemon
+// cannot provide.
+func (o *serveOptions) findFaults(ctx context.Context, list []exportSpec) {
+	kerberos := o.enableKerberos(ctx, list)
+	for i := range list {
+		e := &list[i]
+		if e.fault == nil {
+			e.fault = o.checkProtection(e)
+		}
+		if _, ok := findKerberosExport(list[i : i+1]); ok && e.fault == nil {
+			e.fault = kerberos
+		}
+	}
+}
+
 // enableKerberos turns Kerberos on if an export needs it. The error says why that is not
 // possible.
 func (o *serveOptions) enableKerberos(ctx context.Context, list []exportSpec) error {
@@ -98,8 +113,8 @@ func (o *serveOptions) enableKerberos(ctx context.Context, list []exportSpec) er
 	}
 	a, err := o.kerberos.readKeytab(ctx)
 	if err != nil {
-		return fmt.Errorf("%s%s is exported to %s with sec=%s, but %w: add the key with ktadd (docs/security.md), name another file with --keytab, or write sec=sys",
-			s.position, s.name, s.host, s.flavor, err)
+		return fmt.Errorf("%s is exported to %s with sec=%s, but %w: add the key with ktadd (docs/security.md), name another file with --keytab, or write sec=sys",
+			s.name, s.host, s.flavor, err)
 	}
 	rules, err := o.idmapRulesWith(a) // before Kerberos is on; otherwise all principals would be mapped to nobody
 	if err != nil {

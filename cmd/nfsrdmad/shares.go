@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -51,24 +52,32 @@ type shareSet struct {
 
 	acquireMu sync.Mutex // held by acquireShares, which may wait for a disk
 
-	mu       sync.Mutex // never held during such a wait, because completing calls need it
-	closing  bool       // Close was called
-	closed   sync.Cond  // signals that a share was closed, or Close was called
-	open     map[shareKey]*share
-	exported map[shareKey]bool
-	errs     []error // errors from closing
+	mu          sync.Mutex // never held during such a wait, because completing calls need it
+	closing     bool       // Close was called
+	closed      sync.Cond  // signals that a share was closed, or Close was called
+	open        map[shareKey]*share
+	openings    map[string]*opening // by the directory of the share's state
+	exported    map[shareKey]bool
+	list        []exportSpec      // exported, or unavailable
+	unavailable map[string]string // reasons, by path
+	errs        []error           // errors from closing
 }
 
 func newShareSet(st *stateDir, log *slog.Logger) *shareSet {
-	s := &shareSet{state: st, log: log, checkCrossing: checkCrossing, open: make(map[shareKey]*share)}
+	s := &shareSet{state: st, log: log, checkCrossing: checkCrossing, open: make(map[shareKey]*share), openings: make(map[string]*opening)}
 	s.openExport = func(e *exportSpec) (vfs.FS, error) { return openExport(e, st, log) }
 	s.closed.L = &s.mu
 	return s
 }
 
-// acquireShares opens all shares in list that are not open yet, or none. The caller must call
-// keep after it has exported them, or drop if that fails.
-func (s *shareSet) acquireShares(list []exportSpec) (taken []nfsserver.Export, keep, drop func(), err error) {
+// acquireShares opens all shares in list that are not open yet, or none; an export that cannot be
+// served is unavailable if tolerate returns true for it. The caller must call keep after it has
+// exported them, or drop if that fails.
+func (s *shareSet) acquireShares(list []exportSpec, tolerate func(*exportSpec) bool) (taken []nfsserver.Export, keep, drop func(), err error) {
+	tolerated := make([]bool, len(list))
+	for i := range list {
+		tolerated[i] = tolerate(&list[i])
+	}
 	s.acquireMu.Lock()
 	defer s.acquireMu.Unlock()
 	s.mu.Lock()
@@ -82,9 +91,20 @@ func (s *shareSet) acquireShares(list []exportSpec) (taken []nfsserver.Export, k
 	exported := make(map[shareKey]bool)
 	promised := make(map[*share]bool)
 	var errs []error
+	late := s.startOpeningsLocked(list, tolerated)
 	for i := range list {
 		e := &list[i]
-		sh, err := s.acquireLocked(e)
+		var patience <-chan struct{}
+		if tolerated[i] {
+			patience = late
+		}
+		sh, err := s.acquireLocked(e, patience)
+		if err != nil && tolerated[i] && !s.closing {
+			s.mu.Unlock()
+			taken = append(taken, s.newUnavailable(e, err))
+			s.mu.Lock()
+			continue
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s%w", e.position, err))
 			continue
@@ -109,7 +129,9 @@ func (s *shareSet) acquireShares(list []exportSpec) (taken []nfsserver.Export, k
 	keep = func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.exported = exported
+		s.exported, s.list = exported, slices.Clone(list)
+		s.setReasonsLocked(listReasons(taken))
+		s.dropOpeningsLocked()
 		for sh, exclusive := range promised {
 			if fs, ok := sh.fs.(interface{ SetExclusive(bool) }); ok {
 				fs.SetExclusive(exclusive)
@@ -120,15 +142,11 @@ func (s *shareSet) acquireShares(list []exportSpec) (taken []nfsserver.Export, k
 }
 
 // acquireLocked returns the share for e, and opens it if necessary, without holding mu. If the
-// same share is being closed, acquireLocked first waits until it is closed.
-func (s *shareSet) acquireLocked(e *exportSpec) (*share, error) {
-	if e.anyClient(func(o *exports.Options) bool { return o.CrossMnt }) {
-		s.mu.Unlock()
-		err := s.checkCrossing(e.dir)
-		s.mu.Lock()
-		if err != nil {
-			return nil, err
-		}
+// same share is being closed, acquireLocked first waits until it is closed. It waits no longer
+// than until late is closed, if late is not nil.
+func (s *shareSet) acquireLocked(e *exportSpec, late <-chan struct{}) (*share, error) {
+	if e.fault != nil {
+		return nil, e.fault
 	}
 	key, dir := e.shareKey(), s.state.exportDir(e)
 	for {
@@ -137,14 +155,7 @@ func (s *shareSet) acquireLocked(e *exportSpec) (*share, error) {
 		case s.closing:
 			return nil, errClosing
 		case other == nil:
-			s.mu.Unlock()
-			fs, id, err := s.openShare(e)
-			s.mu.Lock()
-			if err == nil && s.closing { // Close has missed it
-				s.mu.Unlock()
-				err = errors.Join(errClosing, fs.Close())
-				s.mu.Lock()
-			}
+			fs, id, err := s.openLocked(e, late)
 			if err != nil {
 				return nil, err
 			}
@@ -160,19 +171,6 @@ func (s *shareSet) acquireLocked(e *exportSpec) (*share, error) {
 				e.dir, other.key.dir)
 		}
 	}
-}
-
-// openShare opens e's directory, and returns its ID in file handles.
-func (s *shareSet) openShare(e *exportSpec) (vfs.FS, uint32, error) {
-	fs, err := s.openExport(e)
-	if err != nil {
-		return nil, 0, err
-	}
-	id, err := s.exportID(e, fs)
-	if err != nil {
-		return nil, 0, errors.Join(err, fs.Close())
-	}
-	return fs, id, nil
 }
 
 // exportID returns an export's ID in file handles.
@@ -240,6 +238,8 @@ func (s *shareSet) Close() error {
 			s.releaseLocked(sh)
 		}
 	}
+	s.list = nil
+	s.dropOpeningsLocked()
 	late := false
 	patience := time.AfterFunc(closeTimeout, func() {
 		s.mu.Lock()

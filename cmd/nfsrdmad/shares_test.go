@@ -76,6 +76,9 @@ func newHungShareTest(t *testing.T) *hungShareTest {
 	return r
 }
 
+// tolerateNone makes acquireShares open all exports, or none.
+func tolerateNone(*exportSpec) bool { return false }
+
 // newExportSpecs returns the exports of some names.
 func newExportSpecs(names ...string) (list []exportSpec) {
 	for _, name := range names {
@@ -107,7 +110,7 @@ func TestCloseHung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newHungShareTest(t)
 		r.fs.hangClose = true
-		taken, keep, _, err := r.acquireShares(newExportSpecs("/hung", "/other"))
+		taken, keep, _, err := r.acquireShares(newExportSpecs("/hung", "/other"), tolerateNone)
 		require.NoError(t, err)
 		keep()
 		assert.Equal(t, closeTimeout, measureTime(func() {
@@ -146,7 +149,7 @@ func TestOpenHung(t *testing.T) {
 				hang(r, &list[1])
 				failed := make(chan error, 1)
 				go func() {
-					_, _, _, err := r.acquireShares(list)
+					_, _, _, err := r.acquireShares(list, tolerateNone)
 					failed <- err
 				}()
 				synctest.Wait()
@@ -173,16 +176,16 @@ func TestReopenHung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newHungShareTest(t)
 		r.fs.hangClose = true
-		taken, keep, _, err := r.acquireShares(newExportSpecs("/hung"))
+		taken, keep, _, err := r.acquireShares(newExportSpecs("/hung"), tolerateNone)
 		require.NoError(t, err)
 		keep()
-		_, keep, _, err = r.acquireShares(nil)
+		_, keep, _, err = r.acquireShares(nil, tolerateNone)
 		require.NoError(t, err)
 		keep()
 		taken[0].Released()
 		failed := make(chan error, 1)
 		go func() {
-			_, _, _, err := r.acquireShares(newExportSpecs("/hung"))
+			_, _, _, err := r.acquireShares(newExportSpecs("/hung"), tolerateNone)
 			failed <- err
 		}()
 		synctest.Wait()
@@ -206,7 +209,7 @@ func TestReloadHung(t *testing.T) {
 		} {
 			var log strings.Builder
 			signals := make(chan os.Signal, 1)
-			end := serveReloads(t.Context(), signals, nil, func(bool) error { time.Sleep(tt.takes); return nil }, slog.New(slog.NewTextHandler(&log, nil)))
+			end := serveReloads(t.Context(), signals, nil, func(bool) error { time.Sleep(tt.takes); return nil }, func() {}, slog.New(slog.NewTextHandler(&log, nil)))
 			signals <- os.Interrupt
 			synctest.Wait()
 			assert.Equal(t, tt.waits, measureTime(end))

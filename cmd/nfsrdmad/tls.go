@@ -91,26 +91,23 @@ func (o *serveOptions) watchTLS(ctx context.Context) (end func()) {
 	}
 }
 
-// checkProtection returns an error if an export requires more protection of connections than
-// the daemon can provide.
-func (o *tlsOptions) checkProtection(list []exportSpec) error {
-	for i := range list {
-		e := &list[i]
-		for _, c := range e.clients {
-			lack := ""
-			switch least := c.Options.Xprtsec.Least(); {
-			case o.onlyEncrypted && o.files.Cert == "" && !slices.Contains(c.Options.Flavors(), exports.FlavorKrb5p):
-				return fmt.Errorf("%s%s is exported to %s without krb5p, and --require-encryption rejects unencrypted calls: write sec=krb5p, or give the daemon a certificate for TLS with --tls-cert and --tls-key",
-					e.position, e.name, c.Host)
-			case least > exports.TransportNone && o.files.Cert == "":
-				lack = "TLS is not enabled: give the daemon a certificate with --tls-cert and --tls-key, or write xprtsec=none"
-			case least > exports.TransportTLS && o.files.CA == "":
-				lack = "clients' certificates cannot be verified: name their authority with --tls-ca, or write xprtsec=tls"
-			default:
-				continue
-			}
-			return fmt.Errorf("%s%s is exported to %s with xprtsec=%s, but %s", e.position, e.name, c.Host, c.Options.Xprtsec, lack)
+// checkProtection returns an error if e requires more protection of connections than the daemon
+// can provide.
+func (o *tlsOptions) checkProtection(e *exportSpec) error {
+	for _, c := range e.clients {
+		lack := ""
+		switch least := c.Options.Xprtsec.Least(); {
+		case o.onlyEncrypted && o.files.Cert == "" && !slices.Contains(c.Options.Flavors(), exports.FlavorKrb5p):
+			return fmt.Errorf("%s is exported to %s without krb5p, and --require-encryption rejects unencrypted calls: write sec=krb5p, or give the daemon a certificate for TLS with --tls-cert and --tls-key",
+				e.name, c.Host)
+		case least > exports.TransportNone && o.files.Cert == "":
+			lack = "TLS is not enabled: give the daemon a certificate with --tls-cert and --tls-key, or write xprtsec=none"
+		case least > exports.TransportTLS && o.files.CA == "":
+			lack = "clients' certificates cannot be verified: name their authority with --tls-ca, or write xprtsec=tls"
+		default:
+			continue
 		}
+		return fmt.Errorf("%s is exported to %s with xprtsec=%s, but %s", e.name, c.Host, c.Options.Xprtsec, lack)
 	}
 	return nil
 }

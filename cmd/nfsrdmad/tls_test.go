@@ -136,10 +136,10 @@ func TestTLSFlags(t *testing.T) {
 		assert.Equal(t, cli.ExitUsage, status)
 		assert.Contains(t, stderr, tt.want)
 	}
-	of := func(list string) []exportSpec {
+	of := func(list string) *exportSpec {
 		o := exports.Options{}
 		o.Xprtsec, _ = exports.ParseTransports(list)
-		return []exportSpec{{name: "/x", clients: exports.Everyone(o)}}
+		return &exportSpec{name: "/x", clients: exports.Everyone(o)}
 	}
 	some := rpctls.Files{Cert: "c", Key: "k"}
 	for _, tt := range []struct {
@@ -171,8 +171,8 @@ func TestTLSFlags(t *testing.T) {
 		{rpctls.Files{}, []exports.Flavor{exports.FlavorSys, exports.FlavorKrb5p}, true},
 		{some, nil, true},
 	} {
-		list := []exportSpec{{name: "/x", clients: exports.Everyone(exports.Options{Sec: exports.Secure(exports.Rights{}, tt.sec...)})}}
-		err := (&tlsOptions{files: tt.files, onlyEncrypted: true}).checkProtection(list)
+		e := &exportSpec{name: "/x", clients: exports.Everyone(exports.Options{Sec: exports.Secure(exports.Rights{}, tt.sec...)})}
+		err := (&tlsOptions{files: tt.files, onlyEncrypted: true}).checkProtection(e)
 		if tt.fits {
 			assert.NoError(t, err)
 			continue

@@ -21,7 +21,8 @@ func (e *Error) Error() string { return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Li
 type report struct {
 	file     string
 	errs     []*Error // at most maxErrors
-	more     int      // number of further errors
+	count    int      // number of all errors
+	last     *Error   // the last error
 	warnings []*Error
 }
 
@@ -30,11 +31,11 @@ func (r *report) newError(p position, format string, args ...any) *Error {
 }
 
 func (r *report) addError(p position, format string, args ...any) {
-	if len(r.errs) == maxErrors {
-		r.more++
-		return
+	r.count++
+	r.last = r.newError(p, format, args...)
+	if len(r.errs) < maxErrors {
+		r.errs = append(r.errs, r.last)
 	}
-	r.errs = append(r.errs, r.newError(p, format, args...))
 }
 
 func (r *report) addWarning(p position, format string, args ...any) {
@@ -52,8 +53,8 @@ func (r *report) joinedError() error {
 	for _, e := range r.errs {
 		errs = append(errs, e)
 	}
-	if r.more > 0 {
-		errs = append(errs, fmt.Errorf("%s: %d errors more", r.file, r.more))
+	if more := r.count - len(r.errs); more > 0 {
+		errs = append(errs, fmt.Errorf("%s: %d errors more", r.file, more))
 	}
 	return errors.Join(errs...)
 }

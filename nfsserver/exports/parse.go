@@ -17,7 +17,8 @@ type File struct {
 type Export struct {
 	Path    string // absolute and clean, at most 1024 bytes
 	Clients []Client
-	Line    int // the first line
+	Line    int   // the first line
+	Err     error // an error in its lines: its clients and options are unknown
 }
 
 // FSID returns the identity in the clients' options, or none.
@@ -69,7 +70,7 @@ func quoteWord(text string) string {
 }
 
 // Parse parses an exports(5) file. Errors use name for the file. The error joins all Errors;
-// the File is nil then.
+// the File then has Exports with errors (Export.Err), and lacks lines without a valid path.
 func Parse(name string, text []byte) (*File, error) {
 	p := parser{
 		report:      report{file: name},
@@ -79,15 +80,16 @@ func Parse(name string, text []byte) (*File, error) {
 		return nil, fmt.Errorf("%s: %d bytes are more than the %d that an exports file may have", name, len(text), maxText)
 	}
 	s := newScanner(&p.report, text)
+	before := 0
 	for words := s.readLine(); len(words) > 0; words = s.readLine() {
-		p.parseLine(words)
+		if e := p.parseLine(words); e != nil && e.Err == nil && p.count > before {
+			e.Err = p.last
+		}
+		before = p.count
 	}
 	p.checkNohide()
 	p.file.Warnings = p.warnings
-	if err := p.joinedError(); err != nil {
-		return nil, err
-	}
-	return &p.file, nil
+	return &p.file, p.joinedError()
 }
 
 type parser struct {
@@ -106,12 +108,13 @@ type entry struct {
 }
 
 // parseLine parses the words on a line: a path, possibly options for all clients, and clients.
-func (p *parser) parseLine(words []word) {
+// It returns the line's export, or nil without a valid path.
+func (p *parser) parseLine(words []word) *Export {
 	at := words[0].from
 	name, err := exportPath(words[0].text)
 	if err != nil {
 		p.addError(at, "%v", err)
-		return // otherwise every client would cause an error
+		return nil // otherwise every client would cause an error
 	}
 	i, ok := p.exportIndex[name]
 	if !ok {
@@ -132,6 +135,7 @@ func (p *parser) parseLine(words []word) {
 	for _, w := range words {
 		p.parseClient(e, w, defaults)
 	}
+	return e
 }
 
 func exportPath(w string) (string, error) {
@@ -232,6 +236,7 @@ func (p *parser) checkNohide() {
 		for dir := path.Dir(h.path); ; dir = path.Dir(dir) {
 			if _, ok := p.exportIndex[dir]; ok && dir != h.path {
 				p.addError(h.at, "option nohide: clients of %s do not see %s in it; let them mount it too, and remove nohide", dir, h.path)
+				p.file.Exports[p.exportIndex[h.path]].Err = p.last
 				break
 			}
 			if dir == "/" {

@@ -114,6 +114,9 @@ func (s *Set) accessFor(ctx context.Context, p *oncrpc.Peer, set *Snapshot, e *E
 
 // resolveAccess determines a peer's access. It may wait for names, for a bounded time.
 func (s *Set) resolveAccess(ctx context.Context, p *oncrpc.Peer, e *Exported) *peerAccess {
+	if u, ok := e.FS.(Unavailable); ok && u.ClientsUnknown {
+		return &peerAccess{preferred: flavorAccess{flavor: noFlavor}, denial: Later}
+	}
 	ctx, cancel := context.WithTimeout(ctx, nameLookupTimeout)
 	defer cancel()
 	i, named, err := exports.Find(ctx, e.Clients, addrOf(p), s.names)

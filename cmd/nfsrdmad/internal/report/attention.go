@@ -41,6 +41,11 @@ func listAttention(d *Status, holders *ClientList, at time.Time) []attentionNoti
 	if d.Daemon.State == "draining" {
 		note("The daemon completes its calls before it exits, and accepts no new clients.")
 	}
+	for i := range d.Exports {
+		if e := &d.Exports[i]; e.Unavailable != "" {
+			harm("%s is unavailable, and its clients wait: %s.", e.Path, e.Unavailable)
+		}
+	}
 	if n := d.NFS4; n != nil {
 		if n.Failing {
 			harm("Clients cannot open or lock files: the list of clients in the state directory cannot be written. Is its file system full?")

@@ -22,8 +22,8 @@ func (d *ExportList) SchemaVersion() int { return d.Version }
 func (d *ExportList) PrintText(w io.Writer, _ time.Time) error {
 	p := &textPage{}
 	p.tab = tabwriter.NewWriter(&p.text, 0, 0, 2, ' ', 0)
-	for _, e := range d.Exports {
-		p.addRow(quoteUnprintable(e.Path), strings.Join(e.Clients, " "))
+	for i := range d.Exports {
+		p.addRow(d.Exports[i].textCells()...)
 	}
 	p.tab.Flush() // into memory
 	if len(d.Exports) == 0 {
@@ -31,6 +31,14 @@ func (d *ExportList) PrintText(w io.Writer, _ time.Time) error {
 	}
 	_, err := io.WriteString(w, p.text.String())
 	return err
+}
+
+// textCells returns the cells of e's row in a table.
+func (e *Export) textCells() []any {
+	if e.Unavailable != "" {
+		return []any{quoteUnprintable(e.Path), "UNAVAILABLE: " + quoteUnprintable(e.Unavailable)}
+	}
+	return []any{quoteUnprintable(e.Path), strings.Join(e.Clients, " ")}
 }
 
 // CollectExportList lists the current exports.

@@ -142,7 +142,8 @@ func TestAttention(t *testing.T) {
 	at := time.Now()
 	assert.Empty(t, listAttention(new(Status), new(ClientList), at))
 	d := &Status{
-		Daemon: daemonDoc{State: "draining"},
+		Daemon:  daemonDoc{State: "draining"},
+		Exports: []Export{{Path: "/ok"}, {Path: "/gone", Unavailable: "no such directory"}},
 		NFS4:   &nfs4Doc{Failing: true, Grace: 2, GraceLeft: 30, Revoked: 3},
 		Grants: &Grants{WaitSeconds: 5, Late: 4},
 		Transports: []Transport{{
@@ -156,7 +157,7 @@ func TestAttention(t *testing.T) {
 	}
 	holders := &ClientList{Clients: []clientDoc{{State: "courtesy"}, {State: "confirmed"}}}
 	want := []string{
-		"list of clients in the state directory", "5 calls over rdma wait", "chunks over rdma is nearly used up: 95 of 100", "6 connections over rdma were rejected",
+		"/gone is unavailable, and its clients wait: no such directory", "list of clients in the state directory", "5 calls over rdma wait", "chunks over rdma is nearly used up: 95 of 100", "6 connections over rdma were rejected",
 		"10 calls of nfs3 WRITE failed with NFS3ERR_NOSPC: the file system is full", "11 operations READ failed with NFS4ERR_IO: the disk",
 		"completes its calls", "2 clients may reclaim", "3 NFSv4 delegations", "Changes wait for at most 5 s", "4 recalled", "7 connections over rdma were closed",
 		"8 connections were closed with a Terminate from this server: bad STag", "9 connections were closed with a Terminate from a client: bad CRC",
@@ -166,8 +167,8 @@ func TestAttention(t *testing.T) {
 	require.Len(t, seen, len(want))
 	for i, n := range seen {
 		assert.Contains(t, n.Text, want[i])
-		assert.Equal(t, i < 6, n.Bad, n.Text)
+		assert.Equal(t, i < 7, n.Bad, n.Text)
 	}
 	d.TLS.Ends = at.Add(-time.Second)
-	assert.True(t, listAttention(d, holders, at)[6].Bad)
+	assert.True(t, listAttention(d, holders, at)[7].Bad)
 }

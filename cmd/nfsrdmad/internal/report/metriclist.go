@@ -61,6 +61,11 @@ var metricList = append([]metric{
 		emit(oneIf(s.Daemon.State == "draining"))
 	}),
 	newGauge("exports", "Exports.", noLabels, func(s *scrapeData, emit emitFunc) { emit(float64(len(s.Exports))) }),
+	newGauge("export_available", "1, or 0 while an export cannot be served and its clients wait.", []string{"export"}, func(s *scrapeData, emit emitFunc) {
+		for i := range s.Exports {
+			emit(oneIf(s.Exports[i].Unavailable == ""), s.Exports[i].Path)
+		}
+	}),
 
 	newCounter("rpc_received_bytes_total", "Bytes of calls, data included.", byProc, func(s *scrapeData, emit emitFunc) {
 		for i := range s.procs {

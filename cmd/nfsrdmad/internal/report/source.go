@@ -9,6 +9,7 @@ import (
 
 	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exportset"
 	"github.com/nfsrdma/nfsrdma/nfsserver/nfs4server"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/replay"
@@ -182,6 +183,9 @@ func (src *Source) collectExports() []Export {
 		d := Export{Path: e.Path, Clients: []string{}}
 		for _, c := range e.Clients {
 			d.Clients = append(d.Clients, c.String())
+		}
+		if u, ok := e.FS.(exportset.Unavailable); ok {
+			d.Unavailable = u.Reason
 		}
 		all = append(all, d)
 	}

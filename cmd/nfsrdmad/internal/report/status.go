@@ -137,6 +137,10 @@ type extensionsDoc struct {
 type Export struct {
 	Path    string   `json:"path"`
 	Clients []string `json:"clients"` // with their options, as in exports(5)
+
+	// Unavailable is the reason why the export cannot be served at present: its clients must try
+	// again. It is "" if the export is served.
+	Unavailable string `json:"unavailable,omitempty"`
 }
 
 type procDoc struct {

@@ -127,8 +127,8 @@ func (p *textPage) addTerminates(direction string, all []terminateDoc) {
 
 func (p *textPage) addExports(all []Export) {
 	p.startTable("EXPORTS")
-	for _, e := range all {
-		p.addRow(quoteUnprintable(e.Path), strings.Join(e.Clients, " "))
+	for i := range all {
+		p.addRow(all[i].textCells()...)
 	}
 }
 

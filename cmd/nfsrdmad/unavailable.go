@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/nfsserver"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exportset"
+)
+
+// retryInterval is the time after which unavailable exports are tried again.
+const retryInterval = 3 * time.Second
+
+// retryExports serves the unavailable exports that can now be served. If the exports file has
+// been corrected, it is reloaded first.
+func (o *serveOptions) retryExports(ctx context.Context, s *shareSet, log *slog.Logger) {
+	if !s.hasUnavailable() {
+		return
+	}
+	text, err := os.ReadFile(o.exportsFile)
+	if err == nil && textSum(text) != o.exportsSum && o.reloadExports(ctx, s, log) == nil {
+		return
+	}
+	list := s.exportedList()
+	for i := range list {
+		if e := &list[i]; !e.broken {
+			e.fault = nil
+		}
+	}
+	o.findFaults(ctx, list)
+	taken, keep, drop, err := s.acquireShares(list, s.isUnavailable)
+	if err != nil {
+		return // the daemon is exiting
+	}
+	if maps.Equal(listReasons(taken), s.reasons()) {
+		drop()
+		return
+	}
+	if err := o.daemon.server.SetExports(taken); err != nil {
+		drop()
+		log.Error("cannot serve exports that have become available", "err", err)
+		return
+	}
+	keep()
+}
+
+// newUnavailable returns e as an export that cannot be served at present, because of fault.
+func (s *shareSet) newUnavailable(e *exportSpec, fault error) nfsserver.Export {
+	id := e.fsid.ID()
+	if !e.fsid.Set() {
+		id = s.state.lastIdentity(e.name)
+	}
+	return nfsserver.Export{
+		Path: e.name, Clients: e.clients, ID: id,
+		FS: exportset.Unavailable{Reason: fault.Error(), ClientsUnknown: e.broken},
+	}
+}
+
+// listReasons returns the reason why each unavailable export in list cannot be served, by path.
+func listReasons(list []nfsserver.Export) map[string]string {
+	reasons := make(map[string]string)
+	for _, e := range list {
+		if u, ok := e.FS.(exportset.Unavailable); ok {
+			reasons[e.Path] = u.Reason
+		}
+	}
+	return reasons
+}
+
+// setReasonsLocked records why exports are unavailable, and logs what has changed.
+func (s *shareSet) setReasonsLocked(reasons map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(reasons)) {
+		if why := reasons[name]; s.unavailable[name] != why {
+			s.log.Error("an export is unavailable: its clients wait until it can be served", "export", name, "err", why, "next try", retryInterval)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.unavailable)) {
+		if _, still := reasons[name]; !still {
+			s.log.Info("an export is not unavailable any more", "export", name)
+		}
+	}
+	s.unavailable = reasons
+}
+
+// isUnavailable reports whether e has been exported, but cannot be served.
+func (s *shareSet) isUnavailable(e *exportSpec) bool {
+	_, ok := s.reasons()[e.name]
+	return ok
+}
+
+func (s *shareSet) hasUnavailable() bool { return len(s.reasons()) > 0 }
+
+// reasons returns the reason why each unavailable export cannot be served, by path. The caller
+// must not change the map.
+func (s *shareSet) reasons() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unavailable
+}
+
+// exportedList returns a copy of the list that keep has applied last.
+func (s *shareSet) exportedList() []exportSpec {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.list)
+}
