@@ -315,7 +315,6 @@ func FuzzParse(f *testing.F) {
 		}
 		file, err := Parse("x", text)
 		if err != nil {
-			require.Nil(t, file)
 			for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
 				if e, ok := err.(*Error); ok {
 					place(e)
@@ -335,4 +334,16 @@ func FuzzParse(f *testing.F) {
 			assert.NoError(t, err)
 		}
 	})
+}
+
+// TestExportsWithErrors checks which exports an error makes unusable: those on its line, and only
+// those.
+func TestExportsWithErrors(t *testing.T) {
+	f, err := Parse("x", []byte("/a *(rw)\n/b *(rx)\n/c *\nd *\n/b *(rw)\n/e *(fsid=1)\n/f *(fsid=1)\n/a/g *(nohide)\n/h \"*\n/i *\n"))
+	require.Error(t, err)
+	faulty := make(map[string]bool)
+	for _, e := range f.Exports {
+		faulty[e.Path] = e.Err != nil
+	}
+	assert.Equal(t, map[string]bool{"/a": false, "/b": true, "/c": false, "/e": false, "/f": true, "/a/g": true, "/h": true, "/i": false}, faulty)
 }
