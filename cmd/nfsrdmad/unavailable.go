@@ -75,7 +75,7 @@ func listReasons(list []nfsserver.Export) map[string]string {
 func (s *shareSet) setReasonsLocked(reasons map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(reasons)) {
 		if why := reasons[name]; s.unavailable[name] != why {
-			s.log.Error("an export is unavailable: its clients wait until it can be served", "export", name, "err", why, "next try", retryInterval)
+			s.log.Error("an export is unavailable: its clients wait until it can be served", "export", name, "err", why, "retry", retryInterval)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.unavailable)) {

@@ -61,7 +61,7 @@ type Export struct {
 	// also mount directories below it.
 	Path string
 
-	// FS is the served file system. The Set does not close it.
+	// FS is the served file system, or Unavailable. The Set does not close it.
 	FS vfs.FS
 
 	// Clients lists the clients that may use the export, with their options; exports.Find

@@ -144,8 +144,8 @@ func TestAttention(t *testing.T) {
 	d := &Status{
 		Daemon:  daemonDoc{State: "draining"},
 		Exports: []Export{{Path: "/ok"}, {Path: "/gone", Unavailable: "no such directory"}},
-		NFS4:   &nfs4Doc{Failing: true, Grace: 2, GraceLeft: 30, Revoked: 3},
-		Grants: &Grants{WaitSeconds: 5, Late: 4},
+		NFS4:    &nfs4Doc{Failing: true, Grace: 2, GraceLeft: 30, Revoked: 3},
+		Grants:  &Grants{WaitSeconds: 5, Late: 4},
 		Transports: []Transport{{
 			Name: "rdma", WaitingCalls: 5, Memory: []memoryDoc{{"chunks", 95, 100}, {"messages", 10, 100}, {"counters", 0, 0}}, Connections: ConnectionCounts{Refused: 6, Stalled: 7},
 			RDMA: &deviceDoc{TerminatesSent: []terminateDoc{{Name: "bad STag", Count: 8}}, TerminatesReceived: []terminateDoc{{Name: "bad CRC", Count: 9}}},
