@@ -48,6 +48,8 @@ type file struct {
 	lent   bool      // the descriptor has fileLocks' locks
 	closed *openFile // the last openFile, closed while the file was lent: see returnFile
 	isDup  bool      // the description is, or was, one of several files: see leaseToWrite
+
+	holders int // openFiles that need the descriptor, also closed; cache.mu guards it
 }
 
 // perms are the attributes on which permission to open a file was based.

@@ -24,7 +24,7 @@ type shares struct {
 // newShares shares n descriptors: half for Files, a quarter for locked files that need
 // their own.
 func newShares(n int64) *shares {
-	return &shares{fairshare.NewPlaces(int(n / 2 / openCost)), fairshare.NewPlaces(int(n / 4))}
+	return &shares{fairshare.NewPlaces(int(n / 2 / maxOpenCost)), fairshare.NewPlaces(int(n / 4))}
 }
 
 // allShares is for all FS whose Options do not set MaxFiles.

@@ -50,7 +50,7 @@ func TestShares(t *testing.T) {
 			}
 		}
 	}
-	const opens, locks = 256 / 2 / openCost, 256 / 4 // locks: of files that are not kept open
+	const opens, locks = 256 / 2 / maxOpenCost, 256 / 4 // locks: of files that are not kept open
 	for range 2 {
 		o, l, end := take("192.0.2.1")
 		assert.Equal(t, [2]int{opens / 2, opens/2 + locks/2}, [2]int{o, l})
@@ -79,8 +79,8 @@ func TestHeldBounds(t *testing.T) {
 	a.hostFile("f")
 	before, limit := heldFDs.Load(), a.f.cache.maxDescriptors()
 	o := a.openFile(a.walk("f"), openBoth)
-	assert.EqualValues(t, 2*openCost, heldFDs.Load()-before)
-	assert.EqualValues(t, min(2*openCost, a.f.cache.budget-limit), a.f.cache.maxDescriptors()-limit)
+	assert.EqualValues(t, 3, heldFDs.Load()-before)
+	assert.EqualValues(t, min(3, a.f.cache.budget-limit), a.f.cache.maxDescriptors()-limit)
 	heldFDs.Add(b.f.cache.budget)
 	b.hostFile("f")
 	h := b.walk("f")

@@ -372,7 +372,7 @@ func TestLockBudget(t *testing.T) {
 		}
 		all = append(all, l)
 	}
-	const lend = minMaxFiles / 2 / openCost / 2 // the files that are kept open, to read and to write
+	const lend = minMaxFiles/2/3 + 1 // the files that are kept open to read, all but one also to write
 	assert.Len(t, all, lend+minMaxFiles/4)
 	assert.Contains(t, said.String(), "RLIMIT_NOFILE")
 	assert.LessOrEqual(t, w.f.cache.fds.Load(), int64(minMaxFiles+3))

@@ -26,9 +26,9 @@ type openFile struct {
 	share sharePlace
 }
 
-// openCost is the number of descriptors that an openFile keeps open: the object's, and one for the
-// data.
-const openCost = 2
+// maxOpenCost is the maximum number of descriptors that an openFile keeps open: the object's, and one
+// for the data. openFiles of one object, or of one of its files, share them.
+const maxOpenCost = 2
 
 // OpenFile opens a regular file (vfs.Opener). Open files may take half of the descriptors that the
 // cache may have, and each client has its share.
@@ -86,7 +86,7 @@ func (f *FS) openEach(ctx context.Context, o *object, c *vfs.Cred, wanted vfs.Op
 // are too many.
 func (f *FS) newOpenFile(ctx context.Context, o *object, fl *file, c *vfs.Cred) vfs.File {
 	share, ok := takeShare(vfs.ClientOf(ctx), f.cache.shares.opens)
-	if ok && !f.cache.keepOpen(o) {
+	if ok && !f.cache.keepOpen(o, fl) {
 		share.releasePlace()
 		ok = false
 	}
@@ -102,14 +102,14 @@ func (f *FS) newOpenFile(ctx context.Context, o *object, fl *file, c *vfs.Cred) 
 	return w
 }
 
-// keepOpen keeps o in the cache for an openFile, unless there are too many. The caller has a
-// reference to o.
-func (c *cache) keepOpen(o *object) bool {
-	if !c.reserveFDs(&c.opened, openCost, c.max/2) {
-		return false
-	}
+// keepOpen keeps o in the cache, and its file fl open, for an openFile, unless there are too many. The
+// caller has a reference to o.
+func (c *cache) keepOpen(o *object, fl *file) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.reserveFDs(&c.opened, unheldFDs(o, fl), c.max/2) {
+		return false
+	}
 	if o.removedFromFS { // it has lost its name since the caller found it
 		c.objs[o.h] = o
 		o.removedFromCache, o.removedFromFS = false, false
@@ -117,7 +117,20 @@ func (c *cache) keepOpen(o *object) bool {
 	}
 	o.refs.Add(1)
 	o.opens.Add(1)
+	fl.holders++
 	return true
+}
+
+// unheldFDs returns the number of descriptors of o and its file fl that no openFile holds.
+// cache.mu is held.
+func unheldFDs(o *object, fl *file) (n int64) {
+	if o.opens.Load() == 0 {
+		n++
+	}
+	if fl.holders == 0 {
+		n++
+	}
+	return n
 }
 
 // CreateFile creates and opens a file (vfs.Opener).
@@ -257,11 +270,12 @@ func (w *openFile) Close() {
 func (w *openFile) release() {
 	f, o := w.f, w.o
 	f.closeFile(o, w.fl)
-	f.cache.releaseFDs(&f.cache.opened, openCost)
-	w.share.releasePlace()
 	f.cache.mu.Lock()
 	last := o.opens.Add(-1) == 0
+	w.fl.holders--
+	f.cache.releaseFDs(&f.cache.opened, unheldFDs(o, w.fl))
 	f.cache.mu.Unlock()
+	w.share.releasePlace()
 	if last {
 		var st unix.Statx_t
 		_ = f.statOrStale(o, &st)

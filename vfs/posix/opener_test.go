@@ -45,7 +45,7 @@ func TestOpenBudget(t *testing.T) {
 				}
 			}
 		}
-		assert.Equal(t, minMaxFiles/2/openCost, kept)
+		assert.Equal(t, minMaxFiles/2/3*2+1, kept, "three descriptors to read and to write, and two to read")
 		assert.EqualValues(t, minMaxFiles/2, w.f.cache.opened.Load())
 		assert.LessOrEqual(t, w.f.cache.fds.Load(), int64(minMaxFiles+3))
 		for i := range all {
@@ -61,6 +61,60 @@ func TestOpenBudget(t *testing.T) {
 		o2 := w.openFile(handles[0], openBoth)
 		assert.NotNil(t, o2.Read, "there is space again")
 		o2.Close()
+	})
+}
+
+// TestOpenDescriptors checks that Files count for the descriptors that they keep open, no more and no
+// fewer, however they share them.
+func TestOpenDescriptors(t *testing.T) {
+	eachKind(t, func(t *testing.T, o Options) {
+		checkCleanup(t)
+		s := newExportedDir(t, "", o)
+		w := &testFS{t, s, s.open(t), user()}
+		var handles []vfs.Handle
+		for i := range 3 {
+			m, opened, err := w.f.CreateFile(t.Context(), &w.c, w.f.Root(), fmt.Sprint(i), vfs.CreateHow{Mode: vfs.Guarded, Attr: vfs.SetAttr{Mode: new(uint32(0o666))}}, openBoth)
+			require.NoError(t, err)
+			opened.Close()
+			handles = append(handles, m.Handle)
+		}
+		w.f.cache.max = 0 // nothing else stays open
+		closeIdle := func() {
+			for range 2 * idleTicks {
+				w.f.cache.sweepAll()
+			}
+		}
+		closeIdle()
+		held, fds := heldFDs.Load(), openFDs(t)
+		w.f.cache.max = 1 << 10
+		other := vfs.Cred{UID: 1000, GID: 1000}
+		var all []vfs.Opened
+		for step, each := range []struct {
+			handle int
+			cred   *vfs.Cred
+			access vfs.OpenAccess
+			cost   int64
+		}{
+			{0, &w.c, vfs.OpenRead, 2},
+			{0, &w.c, vfs.OpenRead, 0},
+			{0, &w.c, openBoth, 1},
+			{1, &w.c, openBoth, 3},
+			{1, &other, vfs.OpenRead, 1},
+			{2, &w.c, vfs.OpenWrite, 2},
+		} {
+			before := heldFDs.Load()
+			opened, err := w.f.OpenFile(t.Context(), each.cred, handles[each.handle], each.access)
+			require.NoError(t, err)
+			all = append(all, opened)
+			assert.Equal(t, each.cost, heldFDs.Load()-before, "step %d", step)
+		}
+		for i := range all {
+			closeIdle()
+			assert.EqualValues(t, openFDs(t)-fds, heldFDs.Load()-held, "%d are closed", i)
+			all[i].Close()
+		}
+		assert.Equal(t, held, heldFDs.Load())
+		assert.Zero(t, w.f.cache.opened.Load())
 	})
 }
 
