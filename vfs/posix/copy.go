@@ -82,9 +82,11 @@ func (f *FS) CloneRange(_ context.Context, c *vfs.Cred, from, to vfs.Part, n uin
 	}
 	defer f.endPart(&src)
 	defer f.endPart(&dst)
-	if !dst.o.stopLending() {
+	target := f.idOf(dst.o.ino)
+	if !lending.beginClone(target) {
 		return unix.EAGAIN
 	}
+	defer lending.endClone(target)
 	return f.changeStably(&dst, func(*unix.Statx_t) error {
 		r := unix.FileCloneRange{Src_fd: int64(src.fl.FD), Src_offset: from.Offset, Src_length: n, Dest_offset: to.Offset}
 		_, err := retryEINTR(func() (int, error) { return 0, f.cloneRange(dst.fl.FD, &r) })

@@ -98,9 +98,9 @@ const (
 	windowLen  = 64 << 20
 	maxWindows = 1 << 10
 
-	// unlentTime is the time for which a file's data is not lent after a clone into it, or an
-	// attempt: longer than clients wait before the next one. maxLentWait is how long readers
-	// of lent data can delay a clone.
+	// unlentTime is the time for which a file's data is not lent after a clone into it had to
+	// wait: longer than clients wait before the next attempt. maxLentWait is how long readers of
+	// lent data can delay a clone.
 	unlentTime  = 30 * time.Second
 	maxLentWait = 2 * time.Minute
 

@@ -5,7 +5,6 @@ package posix
 import (
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -38,8 +37,6 @@ type object struct {
 	mu          sync.Mutex
 	files       []*file
 	windows     []*window
-	unlentSince time.Duration // see stopLending
-	unlentUntil time.Duration
 	run         readRun
 	shared      atomic.Bool // fd and files are one description, see leaseToWrite; changes under mu
 	residency   residency

@@ -4,9 +4,7 @@ package posix
 
 import (
 	"context"
-	"slices"
 	"sync/atomic"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -132,12 +130,23 @@ func (f *FS) lendMapping(o *object, fl *file, c *vfs.Cred, run readRun, off uint
 	return buf.Borrow(w.mem[from:to], w), end == st.Size, f.maybeAttrOf(&st), nil
 }
 
-// acquireWindow returns o's window at base with one more use, or nil if there cannot be one. A
-// shared description's mapping would outlast the lease.
+// acquireWindow returns o's window at base with one more use, or nil if there cannot be one, or a clone
+// into the file runs.
 func (f *FS) acquireWindow(o *object, fl *file, base uint64) *window {
+	w := f.useWindow(o, fl, base)
+	if w != nil && !lending.mayLend(f.idOf(o.ino)) {
+		w.uses.Add(-1)
+		return nil
+	}
+	return w
+}
+
+// useWindow returns o's window at base with one more use, or nil if there cannot be one. A shared
+// description's mapping would outlast the lease.
+func (f *FS) useWindow(o *object, fl *file, base uint64) *window {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.shared.Load() || o.unlentUntil > 0 && time.Since(started) < o.unlentUntil {
+	if o.shared.Load() {
 		return nil
 	}
 	for _, w := range o.windows {
@@ -162,24 +171,14 @@ func (f *FS) acquireWindow(o *object, fl *file, base uint64) *window {
 		return nil
 	}
 	o.windows = append(o.windows, w)
+	lending.addWindow(f.idOf(o.ino), w)
 	return w
 }
 
-// stopLending keeps o's data from being lent for unlentTime, and reports whether none is lent now.
-// Lent data that is sent during a clone into the file would be partly that of before and partly
-// that of after it. If readers take theirs too slowly, stopLending returns true after maxLentWait.
-func (o *object) stopLending() bool {
-	now := time.Since(started)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if now >= o.unlentUntil {
-		o.unlentSince = now
-	}
-	o.unlentUntil = now + unlentTime
-	return now-o.unlentSince >= maxLentWait || !slices.ContainsFunc(o.windows, func(w *window) bool { return w.uses.Load() > 0 })
+func (w *window) unmapMemory() {
+	lending.removeWindow(w.f.idOf(w.o.ino), w)
+	_ = unix.Munmap(w.mem)
 }
-
-func (w *window) unmapMemory() { _ = unix.Munmap(w.mem) }
 
 // unmapWindows removes an object's mappings, which no reader has. o.mu is held.
 func (c *cache) unmapWindows(o *object) {
