@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
+
+	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
 // A serviceManager is the service manager that started the daemon, if it requested
@@ -17,7 +19,7 @@ type serviceManager struct{ log *slog.Logger }
 
 // notify sends assignments, one per line.
 func (m serviceManager) notify(assignments ...string) {
-	if _, err := daemon.SdNotify(false, strings.Join(assignments, "\n")); err != nil {
+	if err := cli.NotifyManager(assignments...); err != nil {
 		m.log.Warn("cannot notify the service manager", "err", err)
 	}
 }

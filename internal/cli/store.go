@@ -1,15 +1,17 @@
 package cli
 
 import (
+	"cmp"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// removeTimeout is how long removeStored waits for the service manager.
-const removeTimeout = 5 * time.Second
+// managerTimeout is how long the program waits for the service manager.
+const managerTimeout = 5 * time.Second
 
 // maxStoredName is the maximum length of a name in the store, in bytes. The manager
 // renames files with longer names, so the next start would not find them.
@@ -41,25 +43,48 @@ func removeStored(name string) {
 	defer r.Close()
 	notifyManager("BARRIER=1", int(w.Fd()))
 	w.Close()
-	_ = r.SetReadDeadline(time.Now().Add(removeTimeout))
+	_ = r.SetReadDeadline(time.Now().Add(managerTimeout))
 	_, _ = r.Read(make([]byte, 1)) // returns when the manager closes its descriptor
 }
 
 // notifyManager sends a notification with descriptors to the service manager, if any,
 // and reports whether it was sent.
 func notifyManager(state string, fds ...int) bool {
+	sent, err := sendToManager(managerTimeout, state, fds...)
+	return sent && err == nil
+}
+
+// NotifyManager sends assignments, one per line, to the service manager (sd_notify(3)).
+// Without a manager, it does nothing. A manager that takes nothing for 5 seconds is an error.
+func NotifyManager(assignments ...string) error {
+	_, err := sendToManager(managerTimeout, strings.Join(assignments, "\n"))
+	return err
+}
+
+// sendToManager sends a notification with descriptors, and reports whether there is a manager.
+func sendToManager(timeout time.Duration, state string, fds ...int) (is bool, err error) {
 	name := os.Getenv("NOTIFY_SOCKET")
 	if name == "" {
-		return false
+		return false, nil
 	}
-	c, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: name, Net: "unixgram"})
 	if err != nil {
-		return false
+		return true, err
 	}
-	defer unix.Close(c)
+	defer c.Close()
 	var rights []byte
 	if len(fds) > 0 {
 		rights = unix.UnixRights(fds...)
 	}
-	return unix.Sendmsg(c, []byte(state), rights, &unix.SockaddrUnix{Name: name}, 0) == nil
+	_ = c.SetWriteDeadline(time.Now().Add(timeout))
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return true, err
+	}
+	var failure error
+	err = raw.Write(func(fd uintptr) bool { // WriteMsgUnix rejects connected sockets
+		failure = unix.Sendmsg(int(fd), []byte(state), rights, nil, 0)
+		return failure != unix.EAGAIN
+	})
+	return true, cmp.Or(err, failure)
 }
