@@ -65,7 +65,7 @@ func (o *serveOptions) runDaemon(ctx context.Context, stdout io.Writer, log *slo
 	}
 	o.owners = idmap.New(idmap.Config{Rules: rules, Log: log})
 	defer o.owners.Close()
-	if o.tls, err = o.tlsOptions.openTLS(log); err != nil {
+	if o.tls, err = o.tlsOptions.openTLS(o.exportsFile != "", log); err != nil {
 		return err
 	}
 	defer o.watchTLS(ctx)()

@@ -61,16 +61,17 @@ func (o *tlsOptions) checkFlags() (err error) {
 	return nil
 }
 
-// openTLS returns the TLS server, or nil if no flag enables TLS. The process then leaves no
-// core dump, which would contain the key.
-func (o *tlsOptions) openTLS(log *slog.Logger) (*rpctls.Server, error) {
+// openTLS returns the TLS server, or nil if no flag enables TLS. If tolerant is set, files that
+// cannot be used are no error: handshakes fail until they can. The process leaves no core dump,
+// which would contain the key.
+func (o *tlsOptions) openTLS(tolerant bool, log *slog.Logger) (*rpctls.Server, error) {
 	if o.files.Cert == "" {
 		return nil, nil
 	}
 	if err := cli.ForbidCores(); err != nil {
 		return nil, fmt.Errorf("TLS: %w", err)
 	}
-	s, err := rpctls.NewServer(rpctls.ServerConfig{Files: o.files, Strict: o.strictALPN, Kernel: o.kernelTLS.Word == "auto", Log: log})
+	s, err := rpctls.NewServer(rpctls.ServerConfig{Files: o.files, Tolerant: tolerant, Strict: o.strictALPN, Kernel: o.kernelTLS.Word == "auto", Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("TLS: %w", err)
 	}

@@ -180,7 +180,7 @@ func TestTLSFlags(t *testing.T) {
 		assert.ErrorContains(t, err, "/x is exported to * without krb5p, and --require-encryption rejects unencrypted calls: write sec=krb5p, or give the daemon a certificate")
 	}
 	text := new(bytes.Buffer)
-	_, err := (&tlsOptions{files: rpctls.Files{Cert: filepath.Join(t.TempDir(), "c"), Key: "k"}}).openTLS(slog.New(slog.NewTextHandler(text, nil)))
+	_, err := (&tlsOptions{files: rpctls.Files{Cert: filepath.Join(t.TempDir(), "c"), Key: "k"}}).openTLS(false, slog.New(slog.NewTextHandler(text, nil)))
 	assert.ErrorContains(t, err, "TLS: ")
 }
 

@@ -29,6 +29,7 @@ type trustMaterial struct {
 	cert  *tls.Certificate // or nil
 	roots *x509.CertPool   // nil without Files.CA
 	lists []*revocationList
+	fault error // why Files could not be used yet; nil: they could
 }
 
 // A fileStamp detects whether a file has changed: replacing a file changes its inode.
@@ -51,19 +52,21 @@ type fileStore struct {
 	stamps []fileStamp // when the files were last read, even with an error
 }
 
-// openStore reads files for the end with role r.
+// openStore reads files for the end with role r. After an error it returns a store whose content
+// has the fault.
 func openStore(files Files, r certRole, now func() time.Time) (*fileStore, error) {
 	s := &fileStore{files: files, role: r, now: now}
 	s.stamps = s.statFiles()
 	m, err := s.readFiles()
 	if err != nil {
-		return nil, err
+		m = &trustMaterial{fault: err}
 	}
 	s.latest.Store(m)
-	return s, nil
+	return s, err
 }
 
-// current returns the files' last valid content. It never waits.
+// current returns the files' last valid content, or the fault if they were never valid. It never
+// waits.
 func (s *fileStore) current() *trustMaterial { return s.latest.Load() }
 
 // refreshFiles reads the files again if they have changed, or if always is set. It

@@ -5,6 +5,7 @@ import (
 	"encoding/pem"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -107,6 +108,37 @@ func TestReload(t *testing.T) {
 	assert.NoError(t, err)
 	assert.Equal(t, "still here", string(got[:n]))
 	require.NoError(t, r.server.Reload())
+}
+
+// TestTolerant checks that a Tolerant server with an expired certificate rejects handshakes, logs
+// an error each hour, and secures connections once the certificate has been replaced.
+func TestTolerant(t *testing.T) {
+	clock, root := now, newAuthority(t, "root")
+	old := root.Issue(func(c *x509.Certificate) { c.NotBefore, c.NotAfter = now.Add(-2*time.Hour), now.Add(-time.Hour) })
+	_, err := NewServer(ServerConfig{Files: filesOf(old), Now: testNow})
+	require.ErrorContains(t, err, "the certificate in "+old.Cert+" ended on")
+
+	r := newRig(t, ServerConfig{Files: filesOf(old), Tolerant: true, Now: func() time.Time { return clock }})
+	assert.Contains(t, r.server.Stats().Fault, "ended on")
+	client, server := r.dialBoth()
+	defer client.Close()
+	_, err = r.server.Secure(t.Context(), server)
+	assert.ErrorContains(t, err, "this server's certificates cannot be used")
+	assert.EqualValues(t, 1, r.server.Stats().Failed[NoCert.String()])
+	logged := clock
+	for range 5 {
+		clock = clock.Add(faultPause / 2)
+		logged = r.server.retryFiles(logged)
+	}
+	assert.Equal(t, 1+2, strings.Count(r.log.String(), "level=ERROR"), r.log.String())
+
+	next := root.Issue(nil)
+	certtest.Write(t, filepath.Dir(old.Cert), "cert.pem", readTestFile(t, next.Cert))
+	certtest.Write(t, filepath.Dir(old.Cert), "key.pem", readTestFile(t, next.Key))
+	r.server.retryFiles(logged)
+	assert.Empty(t, r.server.Stats().Fault)
+	assert.Equal(t, next.Leaf.NotAfter, r.server.Stats().Ends)
+	r.handshakeOK(newTestClient(t, ClientConfig{Files: Files{CA: certtest.Bundle(root)}}))
 }
 
 // TestRevokedDuringHandshake checks that a client whose certificate is revoked, by files

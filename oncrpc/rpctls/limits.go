@@ -52,6 +52,9 @@ const (
 	// lookPause is the interval between two checks of the files.
 	lookPause = time.Second
 
+	// faultPause is the interval between two errors in the log about files that cannot be used.
+	faultPause = time.Hour
+
 	// maxFile is the maximum length in bytes of a file.
 	maxFile = 64 << 20
 )

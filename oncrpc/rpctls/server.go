@@ -33,6 +33,10 @@ type ServerConfig struct {
 	// 9289, Section 5), but Linux's tlshd does not.
 	Strict bool
 
+	// Tolerant makes NewServer succeed although Files cannot be used: handshakes then fail
+	// until Watch finds that they can.
+	Tolerant bool
+
 	// Kernel lets the kernel encrypt the records, if it can: Linux with the module tls.
 	Kernel bool
 
@@ -86,8 +90,11 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		return nil, errors.New("TLS needs this server's certificate and its key: name both files")
 	}
 	files, err := openStore(cfg.Files, asServer, cfg.Now)
-	if err != nil {
+	if err != nil && !cfg.Tolerant {
 		return nil, err
+	}
+	if err != nil {
+		cfg.Log.Error("TLS handshakes fail until the certificates can be used", "err", err)
 	}
 	memory := fairshare.NewMemory(maxHeld, partOfHeld, nil) // no goroutine waits for it
 	log := lograte.Logger(cfg.Log)
@@ -168,6 +175,11 @@ func (s *Server) performHandshake(ctx context.Context, nc net.Conn, protocol str
 	defer stop()
 	m := s.store.current()
 	w := &recordWire{Conn: nc, server: true}
+	if m.fault != nil {
+		err := s.recordFailure(nc, &Error{Reason: NoCert, Text: "this server's certificates cannot be used: " + m.fault.Error()})
+		_ = w.Close()
+		return nil, err
+	}
 	config := s.tlsConfig(m, protocol, strict)
 	secrets := s.kernel.requestSecrets(config, w)
 	t := tls.Server(w, config)
@@ -265,7 +277,11 @@ func (s *Server) reloadFiles(always bool) error {
 	read, err := s.store.refreshFiles(always)
 	switch {
 	case err != nil:
-		s.cfg.Log.Error("cannot reload the TLS certificates; the previous ones remain in use", "err", err)
+		before := "the previous ones remain in use"
+		if s.store.current().fault != nil {
+			before = "handshakes still fail"
+		}
+		s.cfg.Log.Error("cannot reload the TLS certificates; "+before, "err", err)
 		return err
 	case !read:
 		return nil
@@ -273,6 +289,22 @@ func (s *Server) reloadFiles(always bool) error {
 	s.cfg.Log.Info("TLS certificates reloaded", "cert", s.cfg.Files.Cert)
 	s.reverifyClients()
 	return nil
+}
+
+// retryFiles reads files again that could not be used yet, even if they have not changed: a
+// certificate may have become valid. It logs the error at most once per faultPause, and returns
+// when it has logged one last.
+func (s *Server) retryFiles(logged time.Time) time.Time {
+	_, err := s.store.refreshFiles(true)
+	now := s.cfg.Now()
+	switch {
+	case err == nil:
+		s.cfg.Log.Info("TLS handshakes are possible now", "cert", s.cfg.Files.Cert)
+	case now.Sub(logged) >= faultPause:
+		s.cfg.Log.Error("TLS handshakes fail until the certificates can be used", "err", err)
+		return now
+	}
+	return logged
 }
 
 func (s *Server) reverifyClients() {
@@ -321,11 +353,16 @@ func (s *Server) Watch(ctx context.Context) {
 	since := s.cfg.Now()
 	tick := time.NewTicker(lookPause)
 	defer tick.Stop()
+	logged := since
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			if s.store.current().fault != nil {
+				logged = s.retryFiles(logged)
+				continue
+			}
 			_ = s.reloadFiles(false) // in the log
 			since = s.abortExpired(since)
 		}

@@ -113,6 +113,8 @@ func listAttention(d *Status, holders *ClientList, at time.Time) []attentionNoti
 	}
 	if t := d.TLS; t != nil {
 		switch left := t.Ends.Sub(at); {
+		case t.Fault != "":
+			harm("All TLS handshakes fail: %s.", t.Fault)
 		case left <= 0:
 			harm("The certificate %s has expired: clients with TLS reject this server.", t.Certificate)
 		case left < certificateNotice:

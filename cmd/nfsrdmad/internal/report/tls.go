@@ -13,8 +13,9 @@ import (
 
 // A tlsDoc is status's TLS part. Counts are since the daemon started.
 type tlsDoc struct {
-	Certificate string           `json:"certificate"` // path
-	Ends        time.Time        `json:"ends"`        // when the certificate expires
+	Certificate string           `json:"certificate"`     // path
+	Ends        time.Time        `json:"ends"`            // when the certificate expires; zero if there is a fault
+	Fault       string           `json:"fault,omitempty"` // the reason why all handshakes fail
 	Strict      bool             `json:"strict"`
 	Kernel      string           `json:"kernel"`      // on, off, or not available
 	Connections int              `json:"connections"` // now
@@ -33,7 +34,7 @@ func (src *Source) collectTLS() *tlsDoc {
 	}
 	s := src.TLS.Stats()
 	d := &tlsDoc{
-		Certificate: s.Certificate, Ends: s.Ends, Strict: s.Strict, Kernel: s.Kernel, Connections: s.Open, Mutual: s.Mutual,
+		Certificate: s.Certificate, Ends: s.Ends, Fault: s.Fault, Strict: s.Strict, Kernel: s.Kernel, Connections: s.Open, Mutual: s.Mutual,
 		Handshakes: s.Handshakes, Made: s.Made, Clear: s.Clear, Cut: s.Cut, Failed: []reasonCountDoc{},
 	}
 	for _, reason := range slices.Sorted(maps.Keys(s.Failed)) {
@@ -71,10 +72,21 @@ func (d *securityDoc) describe() string {
 	return d.Mode + " " + d.Suite
 }
 
+// describeEnd says when the certificate expires.
+func (d *tlsDoc) describeEnd(now time.Time) string {
+	if d.Fault != "" {
+		return ""
+	}
+	return "; the certificate expires in " + formatSpan(d.Ends.Sub(now))
+}
+
 // addTLS adds the counters.
 func (p *textPage) addTLS(d *tlsDoc) {
-	p.addRow("tls", fmt.Sprintf("%d connections now (%d mutual), %d in total, %d unencrypted; %d handshakes in progress; the certificate expires in %s",
-		d.Connections, d.Mutual, d.Made, d.Clear, d.Handshakes, formatSpan(d.Ends.Sub(p.now))))
+	p.addRow("tls", fmt.Sprintf("%d connections now (%d mutual), %d in total, %d unencrypted; %d handshakes in progress%s",
+		d.Connections, d.Mutual, d.Made, d.Clear, d.Handshakes, d.describeEnd(p.now)))
+	if d.Fault != "" {
+		p.addRow("", "ALL HANDSHAKES FAIL: "+quoteUnprintable(d.Fault))
+	}
 	if d.Kernel != "off" {
 		p.addRow("", "kernel TLS: "+d.Kernel)
 	}
