@@ -2,6 +2,7 @@ package nfs4state
 
 import (
 	"math/bits"
+	"runtime"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
@@ -45,8 +46,9 @@ func (m *stateMutex) Lock() {
 
 // Unlock unlocks m, and resets the count.
 func (m *stateMutex) Unlock() {
-	m.endHold()
+	full := m.endHold()
 	m.whole.Unlock()
+	yieldIf(full)
 }
 
 // lockPart locks a part. The caller must not hold State.mu.
@@ -66,8 +68,18 @@ func (m *stateMutex) lockPart(i uint8) *statePart {
 }
 
 func (p *statePart) unlock() {
-	p.endHold()
+	full := p.endHold()
 	p.mu.Unlock()
+	yieldIf(full)
+}
+
+// yieldIf lets other goroutines run after a hold that was full: the caller may otherwise lock
+// the mutex again before the goroutine that it has woken, for a millisecond, and the scheduler
+// would interrupt it within a hold when its 10 ms are over.
+func yieldIf(full bool) {
+	if full {
+		runtime.Gosched()
+	}
 }
 
 // pauseLocked counts an entry, and unlocks m for a moment if shouldPause.
@@ -95,10 +107,12 @@ func (e *entryCount) countEntry() { e.entries++ }
 // shouldPause reports whether the mutex should be released.
 func (e *entryCount) shouldPause() bool { return e.entries >= maxEntriesPerHold }
 
-// endHold resets the count.
-func (e *entryCount) endHold() {
+// endHold resets the count, and reports whether it was full.
+func (e *entryCount) endHold() (full bool) {
+	full = e.shouldPause()
 	e.maxEntries = max(e.maxEntries, e.entries)
 	e.entries = 0
+	return full
 }
 
 // A hold is what a call has locked: a part and perhaps a file's shard, or State.mu.
