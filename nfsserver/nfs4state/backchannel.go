@@ -142,8 +142,8 @@ func (s *Session) longestContext() (best BackContext, left time.Duration) {
 
 // BackPaths returns the paths to a client, grouped by session.
 func (s *State) BackPaths(id uint64) (paths []BackPath) {
+	var sessions []*Session
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	switch c := s.clients[id]; {
 	case c == nil:
 	case c.v40 != nil:
@@ -151,9 +151,11 @@ func (s *State) BackPaths(id uint64) (paths []BackPath) {
 			paths = append(paths, BackPath{Callback: c.v40.callback, Principal: c.principal})
 		}
 	default:
-		for _, session := range c.sessions {
-			paths = session.appendPaths(paths)
-		}
+		sessions = slices.Clone(c.sessions)
+	}
+	s.mu.Unlock()
+	for _, session := range sessions {
+		paths = session.appendPaths(paths)
 	}
 	return paths
 }

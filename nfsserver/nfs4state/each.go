@@ -31,6 +31,7 @@ func (s *State) eachOpenStep(session *Session, key []byte, at int, fn func(o *Op
 	}
 	next := max(at-eachStep, 0)
 	for at--; at >= next; at-- {
+		h.part.countEntry()
 		if o := f.opens[at]; (session == nil || o.client == session.client) && !fn(o) {
 			return 0
 		}

@@ -18,13 +18,12 @@ const anyRenewal time.Duration = math.MaxInt64
 // endAllState removes the rest, in steps. Until then calls that conflict with that state
 // get statusEnding.
 func (s *State) endClient(c *client, own *Session, since time.Duration, deferred *deferredWork) bool {
-	s.mu.countEntry()
+	s.mu.countSilentFor(c)
 	if c.isMachine() && c.hasReclaimableState() && since != anyRenewal || c.renewedAt >= since || !killSessions(c.sessions, own, since, c.stopTasks) {
 		return false
 	}
 	c.endRecord = s.recordClientGone(c.key)
 	for _, session := range c.sessions {
-		s.mu.countEntry()
 		s.endSession(session)
 	}
 	c.sessions = nil

@@ -414,6 +414,7 @@ func (s *State) hostCourtesy(now time.Duration) map[*client]time.Duration {
 	s.mu.Lock()
 	for _, c := range s.clients {
 		s.mu.pauseLocked()
+		s.mu.countSilentFor(c)
 		if c.confirmed && c.silentFor(now) > s.config.Lease {
 			for h := range s.hostFilesOf(c) {
 				all = append(all, locked{c, h.storage, h.key})
@@ -460,6 +461,7 @@ func (s *State) syncHostsLater(hosts []*hostFile) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range hosts {
+		s.mu.pauseLocked()
 		q := s.releasers[h.storage]
 		if q == nil {
 			q = new(releaser)

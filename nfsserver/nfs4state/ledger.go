@@ -467,7 +467,8 @@ func (l *ledger) appendRecords(records [][]byte) error {
 
 // replaceJournal rewrites all records: those of clients that may still reclaim, the boot
 // record, and those of clients with state. After an error, it returns the records that it
-// has removed from the queue.
+// has removed from the queue. A record that changes between two steps is in the queue, too, which
+// is appended later.
 func (s *State) replaceJournal() (queue [][]byte, err error) {
 	l := &s.ledger
 	var upTo uint64
@@ -478,6 +479,7 @@ func (s *State) replaceJournal() (queue [][]byte, err error) {
 		list := make([][]byte, 0, len(l.records)+1)
 		add := func(fresh bool) {
 			for key, r := range l.records {
+				s.mu.pauseLocked()
 				if r.current == fresh {
 					list = append(list, r.appendTo(nil, key))
 				}

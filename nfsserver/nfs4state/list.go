@@ -69,33 +69,40 @@ func (s *State) Counts() Counts {
 }
 
 // Clients returns the oldest limit client records, the oldest first, and the total
-// number.
+// number. Clients that end during the call may be missing.
 func (s *State) Clients(limit int) (list []ClientInfo, all int) {
+	type record struct{ number, id uint64 }
+	var records []record
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.config.Now()
-	clients := make([]*client, 0, len(s.clients))
 	for _, c := range s.clients {
 		s.mu.pauseLocked()
-		clients = append(clients, c)
+		records = append(records, record{c.number, c.id})
 	}
-	slices.SortFunc(clients, func(a, b *client) int { return cmp.Compare(a.number, b.number) })
-	list = make([]ClientInfo, 0, min(limit, len(clients)))
-	for _, c := range clients[:cap(list)] {
-		list = append(list, c.clientInfo(now, s.config.Lease))
+	s.mu.Unlock()
+	slices.SortFunc(records, func(a, b record) int { return cmp.Compare(a.number, b.number) })
+	list = make([]ClientInfo, 0, min(limit, len(records)))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range records[:cap(list)] {
+		s.mu.pauseLocked()
+		if c := s.clients[r.id]; c != nil {
+			list = append(list, s.clientInfo(c))
+		}
 	}
-	return list, len(clients)
+	return list, len(records)
 }
 
-// clientInfo returns a snapshot of c.
-func (c *client) clientInfo(now, lease time.Duration) ClientInfo {
+// clientInfo returns a snapshot of c. State.mu is held, but released for moments after some
+// connections.
+func (s *State) clientInfo(c *client) ClientInfo {
+	now := s.config.Now()
 	i := ClientInfo{
 		ID: c.id, Owner: c.key.id, Impl: c.impl, Transport: c.key.transport &^ sessionless, Minor: c.minor, Principal: c.principal,
 		Confirmed: c.confirmed, Opens: len(c.opens), Locks: c.locks, Delegations: len(c.delegations), Writes: c.writeDelegations, Revoked: len(c.revoked), Silent: now - c.createdAt,
 	}
 	if c.confirmed {
 		i.Silent = c.silentFor(now)
-		i.Courtesy = i.Silent > lease
+		i.Courtesy = i.Silent > s.config.Lease
 	}
 	if m, ok := machineOf(c.key); ok {
 		i.Machine, i.Owner, i.Transport, i.Addr, i.Courtesy = true, m.Name, TCP, netip.AddrPortFrom(m.Addr, 0), false
@@ -106,8 +113,11 @@ func (c *client) clientInfo(now, lease time.Duration) ClientInfo {
 		i.Addr, i.Callback = c.v40.addr, c.v40.callback
 		return i
 	}
-	for _, session := range c.sessions {
-		i.Sessions = append(i.Sessions, session.sessionInfo())
+	for _, session := range slices.Clone(c.sessions) {
+		info := session.sessionInfo()
+		i.Sessions = append(i.Sessions, info)
+		s.mu.entries += len(info.Conns)
+		s.mu.pauseLocked()
 	}
 	return i
 }

@@ -104,6 +104,9 @@ const maxEntriesPerHold = 256
 // countEntry counts an entry.
 func (e *entryCount) countEntry() { e.entries++ }
 
+// countSilentFor counts what client.silentFor visits.
+func (e *entryCount) countSilentFor(c *client) { e.entries += 1 + len(c.sessions) }
+
 // shouldPause reports whether the mutex should be released.
 func (e *entryCount) shouldPause() bool { return e.entries >= maxEntriesPerHold }
 

@@ -345,7 +345,7 @@ func (s *State) resolveShareConflict(f *file, asks *client, modes uint32, deferr
 			continue
 		}
 		for c := range f.modeCounts[bit^denyShift] { // for an access bit its denial, and for a deny bit the denied access
-			entries.countEntry()
+			entries.countSilentFor(c)
 			switch {
 			case c.ended:
 			case c != asks && c.isMachine() && !deferred.isWhole():
@@ -362,7 +362,10 @@ func (s *State) resolveShareConflict(f *file, asks *client, modes uint32, deferr
 			}
 		}
 	}
-	for _, c := range silent {
+	for i, c := range silent {
+		if i > 0 && entries.shouldPause() {
+			return statusEnding
+		}
 		if !c.ended && !s.endClient(c, nil, now-s.config.Lease, deferred) {
 			return nfs4.ErrShareDenied // the client has sent a call
 		}

@@ -86,7 +86,8 @@ func (s *State) rewriteRecord(c *client) {
 func (s *State) StopRecording() {
 	s.mu.Lock()
 	for _, c := range s.clients {
-		if c.confirmed {
+		s.mu.pauseLocked()
+		if c.confirmed && !c.ended {
 			s.trimRecord(c, false)
 		}
 	}

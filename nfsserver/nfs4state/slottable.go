@@ -48,6 +48,9 @@ const (
 	// that much.
 	sessionPart = 128
 
+	// slotsPerEntry is the number of slots that count as one entry: they are next to each other.
+	slotsPerEntry = 64
+
 	// slotSize is the approximate number of bytes in a slot without its reply.
 	slotSize = 64
 
@@ -176,7 +179,7 @@ func (s *State) TrimSlots(limit int) (recall []*Session) {
 	for _, c := range s.clients {
 		s.mu.pauseLocked()
 		for _, session := range c.sessions {
-			s.mu.countEntry()
+			s.mu.entries += 1 + len(session.slots)/slotsPerEntry
 			if s.trimSlots(session, len(recall) < limit) {
 				recall = append(recall, session)
 			}

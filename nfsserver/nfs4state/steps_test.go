@@ -126,6 +126,11 @@ func TestStepsOfEnd(t *testing.T) {
 		"administrator": func(b *fullClient, _ *Session) {
 			want(b.t, "Expire", b.Expire(b.session.ClientID()), nfs4.OK)
 		},
+		"DESTROY_CLIENTID": func(b *fullClient, _ *Session) {
+			b.Revoke(func(any) bool { return true })
+			want(b.t, "DESTROY_SESSION", b.DestroySession(b.session.ID, nil), nfs4.OK)
+			want(b.t, "DESTROY_CLIENTID", b.DestroyClientID(b.session.ClientID()), nfs4.OK)
+		},
 		"silence": func(b *fullClient, _ *Session) {
 			b.advanceClock(2 * defaultCourtesy)
 			b.Sweep()
@@ -221,9 +226,23 @@ func TestStepsAtTheBounds(t *testing.T) {
 	}
 }
 
-// TestStepsOfPlainClient checks the end of an NFSv4.0 client, with as many owners as it
+// TestStepsOfPlainClient checks the ends of an NFSv4.0 client, with as many owners as it
 // may have.
 func TestStepsOfPlainClient(t *testing.T) {
+	ends := map[string]func(w *testState, s *Session){
+		"administrator": func(w *testState, s *Session) { want(t, "Expire", w.Expire(s.ClientID()), nfs4.OK) },
+		"reboot": func(w *testState, _ *Session) {
+			id, confirm := w.mustSetClientID(setClientIDArgs("x", 2, 0))
+			want(t, "SETCLIENTID_CONFIRM", w.ConfirmClientID(TCP, Principal{Flavor: 1}, Host{}, id, confirm), nfs4.OK)
+			want(t, "Expire", w.Expire(id), nfs4.OK)
+		},
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) { checkStepsOfPlainClient(t, end) })
+	}
+}
+
+func checkStepsOfPlainClient(t *testing.T, end func(w *testState, s *Session)) {
 	w := newTestState(t)
 	s := w.newClient40("x")
 	var id nfs4.StateID
@@ -238,7 +257,7 @@ func TestStepsOfPlainClient(t *testing.T) {
 		want(t, "owners by principal", len(s.client.v40.openers), 1)
 	})
 	s.Leave()
-	w.checkSteps("the end", func() { want(t, "Expire", w.Expire(s.ClientID()), nfs4.OK) })
+	w.checkSteps("the end", func() { end(w, s) })
 	w.checkEmpty()
 }
 

@@ -70,42 +70,59 @@ func (s *State) KeepTrial(t *Trial) {
 func (s *State) RevertTrial(t *Trial) {
 	var deferred deferredWork
 	defer func() { s.runDeferred(deferred) }()
-	retryWhole(func(whole bool) nfs4.Status { return s.revertTrial(t, whole, &deferred) })
+	for done := false; !done; {
+		retryWhole(func(whole bool) (status nfs4.Status) {
+			status, done = s.revertTrial(t, whole, &deferred)
+			return status
+		})
+	}
 }
 
-func (s *State) revertTrial(t *Trial, whole bool, deferred *deferredWork) nfs4.Status {
+// revertTrial reverts an OPEN until the State should be unlocked, and reports whether it is done.
+func (s *State) revertTrial(t *Trial, whole bool, deferred *deferredWork) (status nfs4.Status, done bool) {
 	s.lockClient(t.client, &deferred.hold, whole)
 	defer s.unlock(&deferred.hold)
 	o := t.open
 	switch {
 	case o == nil:
-		return nfs4.OK
+		return nfs4.OK, true
 	case len(o.waits) > 0 && !deferred.isWhole():
-		return statusNeedsState
+		return statusNeedsState, false
 	}
 	s.lockFile(o.Key, &deferred.hold)
-	t.removeTrial()
 	if s.holdings.get(o.index) != &o.holding || o.closed.Load() {
-		return nfs4.OK // closed, or removed with its client
+		t.removeTrial()
+		return nfs4.OK, true // closed, or removed with its client
 	}
+	left := o.requestedModes
+	if t.added && t.otherTrial() == nil {
+		left &^= 1 << t.mode
+	}
+	if left == 0 && !s.shedOpen(o, deferred) {
+		return nfs4.OK, false
+	}
+	t.removeTrial()
 	if o.seqid.Load() == t.after {
 		o.seqid.Store(t.before)
 	}
-	if !t.added {
-		return nfs4.OK
+	switch other := t.otherTrial(); {
+	case t.added && other != nil:
+		other.added = true // it may have to remove the modes instead
+	case left == 0:
+		s.closeOpen(o, deferred)
+	case t.added:
+		s.setRequestedModes(o, left)
+		deferred.addFile(s.config.Narrow(o.File, o.Access()))
 	}
-	for _, other := range o.trials {
-		if other.mode == t.mode {
-			other.added = true // it may have to remove them instead
-			return nfs4.OK
+	return nfs4.OK, true
+}
+
+// otherTrial returns another Trial of the same modes, or nil.
+func (t *Trial) otherTrial() *Trial {
+	for _, other := range t.open.trials {
+		if other != t && other.mode == t.mode {
+			return other
 		}
 	}
-	left := o.requestedModes &^ (1 << t.mode)
-	if left == 0 {
-		s.closeOpen(o, deferred)
-		return nfs4.OK
-	}
-	s.setRequestedModes(o, left)
-	deferred.addFile(s.config.Narrow(o.File, o.Access()))
-	return nfs4.OK
+	return nil
 }
