@@ -39,7 +39,7 @@ func (s *State) endClient(c *client, own *Session, since time.Duration, deferred
 }
 
 // statusEnding is an internal status. The call conflicts with state of a removed client, or
-// with a LOCK that runs in steps: the caller releases State.mu, calls endAllState and
+// with a LOCK that runs in steps, or a lock that was denied is free: the caller releases State.mu, calls endAllState and
 // awaitSteppedLock, and starts again.
 const statusEnding = statusNotStored - 1
 

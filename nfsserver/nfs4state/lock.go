@@ -96,10 +96,12 @@ func (s *State) Lock(session *Session, a *Lock) (id nfs4.StateID, d Denied, stat
 		} else {
 			id, d, status = s.lockInTable(session, a, whole, &deferred)
 		}
+		if status == nfs4.ErrDenied && a.Tell != nil {
+			status = s.enqueueWaiter(session, a, &d)
+		}
 		return status
 	})
 	if status == nfs4.ErrDenied && a.Tell != nil {
-		status = s.enqueueWaiter(session, a, &d)
 		s.lockWait()
 	}
 	if status != nfs4.OK {

@@ -41,8 +41,9 @@ const maxWaiting = 2048
 const turnsPerLease = 4
 
 // enqueueWaiter adds the owner of a denied LOCK to the queue, or keeps it there, and
-// returns the LOCK's status. If a limit is reached, the owner is not notified: a Machine
-// gets NFS4ERR_DELAY, and other clients poll anyway.
+// returns the LOCK's status. It is statusEnding if the lock has become free since it was denied.
+// If a limit is reached, the owner is not notified: a Machine gets NFS4ERR_DELAY, and other
+// clients poll anyway.
 func (s *State) enqueueWaiter(session *Session, a *Lock, d *Denied) nfs4.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,6 +60,10 @@ func (s *State) enqueueWaiter(session *Session, a *Lock, d *Denied) nfs4.Status 
 		name = l.set.owner.name
 	}
 	f := l.open.key.file
+	heldOnHost := *d == s.hostDenied(d.Range, locks.KindOf(d.Exclusive))
+	if !heldOnHost && !f.isDeniedInTable(session.client, l.owner, a) {
+		return statusEnding
+	}
 	w := f.findWaiting(session.client, name, a)
 	if a.For == nil && s.wouldDeadlock(&Waiting{name: name, open: l.open, lock: *a}) {
 		if w != nil {
@@ -80,8 +85,22 @@ func (s *State) enqueueWaiter(session *Session, a *Lock, d *Denied) nfs4.Status 
 	}
 	f.queue.endTurn(w)
 	w.lock, w.deniedAt = lock, s.config.Now()
-	w.heldOnHost = *d == s.hostDenied(d.Range, locks.KindOf(d.Exclusive))
+	w.heldOnHost = heldOnHost
 	return nfs4.ErrDenied
+}
+
+// isDeniedInTable reports whether another owner's lock, or turn, keeps an owner (nil if it has no locks
+// yet) from a lock.
+func (f *file) isDeniedInTable(c *client, owner *lockOwner, a *Lock) bool {
+	if _, first := f.firstInTurn(c, string(a.Owner), a); first {
+		return true
+	}
+	var ranges *locks.Owner
+	if owner != nil {
+		ranges = owner.ranges
+	}
+	_, denied := f.locks.Conflict(ranges, a.Range, a.Exclusive)
+	return denied
 }
 
 // maxChain bounds a chain of owners each of which waits for the next, and maxAsked the

@@ -2,6 +2,8 @@ package nfs4state
 
 import (
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -236,4 +238,28 @@ func TestWaitingBounds(t *testing.T) {
 	q.usage[waitingOwners].Add(-maxAllWaiting)
 	q.unlockBytes(a, held, "f", 0, 9)
 	q.checkNotified("0", "b")
+}
+
+// TestWaitForFreedLock checks that a LOCK that is denied is granted or notified if the lock is
+// freed before the owner is in the queue, without a poll.
+func TestWaitForFreedLock(t *testing.T) {
+	q := newWaitingTest(t)
+	q.t = manyGoroutines{t}
+	a, aid := q.openAsWaiter("a")
+	b, bid := q.openAsWaiter("b")
+	for range 5000 {
+		held := q.mustLock(a, newLock(aid, "f", "holder", true, 0, 0))
+		var notified atomic.Bool
+		lock := newLock(bid, "f", "waits", true, 0, 0)
+		lock.Tell = func(*Waiting) { notified.Store(true) }
+		var group sync.WaitGroup
+		group.Go(func() { q.unlockBytes(a, held, "f", 0, 0) })
+		got, _, status := q.Lock(b, lock)
+		group.Wait()
+		if status == nfs4.ErrDenied {
+			want(t, "notified", notified.Load(), true)
+			got = q.mustLock(b, lock)
+		}
+		q.unlockBytes(b, got, "f", 0, 0)
+	}
 }
