@@ -2,7 +2,6 @@ package delegation
 
 import (
 	"math"
-	"slices"
 	"time"
 )
 
@@ -10,19 +9,20 @@ import (
 // calls the server acquires its lease from the file system and reads the
 // attributes. If the object changes in the meantime, Commit fails.
 type Acquisition struct {
-	// Lien is set by the caller before Commit: a resource that the grant
-	// depends on, such as a file system lease. Any change by the server breaks
-	// such a lease. Therefore, if Lien is not nil, changes on the grant's own
-	// connection recall the grant too.
-	Lien any
+	// Lien says that the grant depends on a resource such as a file system
+	// lease, which any change by the server breaks. Therefore changes on the
+	// grant's own connection recall the grant too. The caller must set Lien
+	// before Commit.
+	Lien bool
 
 	// Names says that the object is a directory. The caller must set Names
 	// before Commit.
 	Names bool
 
 	conn   *Conn
-	object *object
-	stale  bool // the object has changed or is being changed
+	key    string
+	object HeldObject
+	grant  *grant // nil before Commit
 }
 
 // A Grant identifies a grant in the reply to an ACQUIRE.
@@ -31,62 +31,56 @@ type Grant struct {
 	Generation uint32
 }
 
-// Prepare starts granting an object to conn. If it returns no Reason, the
-// caller must call Commit or Cancel.
-func (g *Grantor) Prepare(conn *Conn, key []byte, now time.Duration) (*Acquisition, Reason, Effects) {
+// Prepare starts granting an object to conn, and adds it to the table (HeldObject.Hold). If it
+// returns no Reason, the caller must call Commit or Cancel.
+func (g *Grantor) Prepare(conn *Conn, key []byte, object HeldObject, now time.Duration) (*Acquisition, Reason, Effects) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	o := g.getObject(key)
-	defer g.forgetObject(o)
-	if why := g.refusalReason(conn, o, now); why != 0 {
+	a := &Acquisition{conn: conn, key: string(key), object: object}
+	why := g.refusalReason(conn, a.key, now)
+	if why == 0 && !object.Hold(key) {
+		why = ReasonContended
+	}
+	if why != 0 {
 		g.countRefusal(why)
 		return nil, why, g.takeEffects()
 	}
-	a := &Acquisition{conn: conn, object: o}
-	o.acquisitions = append(o.acquisitions, a)
+	conn.held[a.key] = a
 	return a, 0, g.takeEffects()
 }
 
-func (g *Grantor) refusalReason(c *Conn, o *object, now time.Duration) Reason {
-	gr, a := o.findByConn(c)
+func (g *Grantor) refusalReason(c *Conn, key string, now time.Duration) Reason {
+	a := c.held[key]
 	switch {
 	case c.ended:
 		return ReasonOver
 	case now < c.lateUntil:
 		return ReasonLate
-	case g.isPenalized(c, o.key, now), g.isContested(o.key, now):
+	case g.isPenalized(c, key, now), g.isContested(key, now):
 		return ReasonContended
-	case g.cfg.Tally.IsBusy([]byte(o.key)), o.isContended(now):
-		return ReasonContended
-	case a != nil:
+	case a != nil && a.grant == nil:
 		return ReasonHeld
-	case gr != nil && !g.reclaimForRegrant(gr):
+	case a != nil && !g.reclaimUnused(a.grant):
 		// The client has lost track of the grant, or wants more types. It may
 		// still use the grant.
-		g.startRecall(gr, now)
+		g.startRecall(a.grant, now)
 		return ReasonHeld
 	}
 	return 0
 }
 
-// Cancel abandons an Acquisition without a grant.
+// Cancel abandons an Acquisition without a grant. The caller must then return the object.
 func (g *Grantor) Cancel(a *Acquisition) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.removeAcquisition(a)
-	g.forgetObject(a.object)
-}
-
-func (g *Grantor) removeAcquisition(a *Acquisition) {
-	if i := slices.Index(a.object.acquisitions, a); i >= 0 {
-		a.object.acquisitions = slices.Delete(a.object.acquisitions, i, i+1)
-	}
+	delete(a.conn.held, a.key)
 }
 
 // Commit creates the grant, unless there is now a Reason not to. The slot's
 // word is written before Commit returns. The reply may contain attributes that
 // were read at any time since Prepare. The caller must call Grantor.Replied
-// when the reply has been posted; a recall is posted only after that.
+// when the reply has been posted; a recall is posted only after that. If Commit
+// returns a Reason, the caller must call Cancel.
 func (g *Grantor) Commit(a *Acquisition, now time.Duration) (Grant, Reason, Effects) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -94,19 +88,17 @@ func (g *Grantor) Commit(a *Acquisition, now time.Duration) (Grant, Reason, Effe
 	if why != 0 {
 		g.countRefusal(why)
 	}
-	g.removeAcquisition(a) // only now: forgetObject must not remove the object while makeRoomFor frees grants
-	g.forgetObject(a.object)
 	return gt, why, g.takeEffects()
 }
 
 func (g *Grantor) commitGrant(a *Acquisition, now time.Duration) (Grant, Reason) {
-	c, o := a.conn, a.object
+	c := a.conn
 	switch {
 	case c.ended:
 		return Grant{}, ReasonOver
 	case now < c.lateUntil:
 		return Grant{}, ReasonLate
-	case a.stale, a.Names && g.isPenalized(c, "", now):
+	case a.Names && g.isPenalized(c, "", now), !a.object.Confirm():
 		return Grant{}, ReasonContended
 	case !g.makeRoomFor(c, now):
 		return Grant{}, ReasonLimit
@@ -115,10 +107,10 @@ func (g *Grantor) commitGrant(a *Acquisition, now time.Duration) (Grant, Reason)
 	if slot == LeaseWord {
 		return Grant{}, ReasonLimit
 	}
-	gr := &grant{conn: c, object: o, lien: a.Lien, names: a.Names, lastUsed: now, slot: slot, generation: c.generations[slot] + 1}
+	gr := &grant{Acquisition: a, lastUsed: now, slot: slot, generation: c.generations[slot] + 1}
 	c.slots[slot] = gr
 	c.updateWord(slot, func(uint64) slotWord { return makeWord(gr.generation, 1) })
-	o.grants = append(o.grants, gr)
+	a.grant = gr
 	g.countGrants(c.party, 1)
 	g.countLien(gr, 1)
 	g.stats.Granted++

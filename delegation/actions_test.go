@@ -186,7 +186,7 @@ func (w *modelState) wireActions(i int, e *clientState, add adder) {
 		add(func(w *modelState) {
 			w.left.reclaims--
 			w.g.reclaimSome(w.clients[i].conn, anyGrant)
-			w.applyEffects(w.g.takeEffects())
+			w.applyEffects(w.g.performEnded(w.g.takeEffects()))
 		}, "the server reclaims from %d", i)
 	}
 }
@@ -211,7 +211,7 @@ func (w *modelState) serveCall(e *clientState, n int) {
 	case c.granted: // the reply is posted; a recall follows the reply
 		e.calls = append(e.calls[:n:n], e.calls[n+1:]...)
 		e.queue = append(e.queue, &message{call: c})
-		var fx Effects
+		var fx effects
 		if c.res != nil {
 			fx = w.g.Replied(e.conn, Grant{c.res.Slot, c.res.Generation})
 		}
@@ -253,10 +253,10 @@ func (w *modelState) changeActions(add adder) {
 			}, "a change by %d", by)
 		}
 	}
-	if w.left.unnamed > 0 && w.tally.objects == 0 {
+	if w.left.unnamed > 0 && len(w.g.table.held) == 0 {
 		add(func(w *modelState) {
 			w.left.unnamed--
-			w.tally.unnamed++
+			w.g.table.unnamed++
 			w.changes = append(w.changes, &change{ch: new(Change), by: 2, ready: true, unnamed: true})
 		}, "an unnamed change")
 	}
@@ -270,7 +270,7 @@ func (w *modelState) changeActions(add adder) {
 				}
 				w.g.Done(c.ch)
 				if c.unnamed {
-					w.tally.unnamed--
+					w.g.table.unnamed--
 				}
 				w.changes = append(w.changes[:n:n], w.changes[n+1:]...)
 			}, "change %d is made", n)

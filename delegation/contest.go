@@ -18,7 +18,8 @@ type dirContest struct {
 }
 
 // recordDirChange records that conn, which may be nil, changes a directory that
-// a client holds. recalled says whether the change recalled a grant.
+// a client holds. recalled says whether the change recalled that grant. Further
+// grants that the same change recalls do not count.
 func (g *Grantor) recordDirChange(directory string, conn *Conn, recalled bool, now time.Duration) {
 	ct, exists := g.contests[directory]
 	changer := uint64(0)

@@ -11,7 +11,7 @@ import (
 
 // changedBy changes an object on a connection, or on another transport if c is
 // nil, and returns all recalled grants. The result is the number of recalls.
-func changedBy(t *testing.T, g *Grantor, c *Conn, key string, now time.Duration) int {
+func changedBy(t *testing.T, g *testGrantor, c *Conn, key string, now time.Duration) int {
 	var ch Change
 	_, fx := g.Change(&ch, c, []byte(key), now)
 	for _, r := range fx.Recalls {
@@ -63,22 +63,22 @@ func TestContestCounts(t *testing.T) {
 	many := 5 * contestRecalls
 	for name, tt := range map[string]struct {
 		names bool
-		turn  func(t *testing.T, g *Grantor, i int, a, b *Conn) time.Duration
+		turn  func(t *testing.T, g *testGrantor, i int, a, b *Conn) time.Duration
 		want  Reason
 	}{
-		"one client": {true, func(t *testing.T, g *Grantor, _ int, _, b *Conn) time.Duration {
+		"one client": {true, func(t *testing.T, g *testGrantor, _ int, _, b *Conn) time.Duration {
 			changedBy(t, g, b, "object", 0)
 			return 0
 		}, 0},
-		"files": {false, func(t *testing.T, g *Grantor, i int, _, b *Conn) time.Duration {
+		"files": {false, func(t *testing.T, g *testGrantor, i int, _, b *Conn) time.Duration {
 			changedBy(t, g, []*Conn{nil, b}[i%2], "object", 0)
 			return 0
 		}, 0},
-		"seldom": {true, func(t *testing.T, g *Grantor, i int, _, b *Conn) time.Duration {
+		"seldom": {true, func(t *testing.T, g *testGrantor, i int, _, b *Conn) time.Duration {
 			changedBy(t, g, []*Conn{nil, b}[i%2], "object", time.Duration(i)*contestTime*lease/(contestRecalls-1))
 			return time.Duration(i) * contestTime * lease / (contestRecalls - 1)
 		}, 0},
-		"the holder": {true, func(t *testing.T, g *Grantor, _ int, a, _ *Conn) time.Duration {
+		"the holder": {true, func(t *testing.T, g *testGrantor, _ int, a, _ *Conn) time.Duration {
 			assert.Zero(t, changedBy(t, g, a, "object", 0), "it is its own")
 			changedBy(t, g, nil, "object", 0)
 			return 0

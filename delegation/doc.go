@@ -25,9 +25,10 @@
 // effects of concurrent calls may be performed in any order.
 //
 // Grantor and Holder each have one internal lock, so their methods are safe for
-// concurrent use. A change of an object that no client holds need not be
-// announced to the Grantor (Tally), and Holder.Trusts, which tests whether cached
-// data may be served, takes no lock.
+// concurrent use. The Grantor knows only changes of objects that are held: the
+// caller's table of objects (HeldObject) finds them, and delays them until
+// Effects.Ended. Holder.Trusts, which tests whether cached data may be served,
+// takes no lock.
 //
 // # Lifetime of slices
 //

@@ -20,32 +20,23 @@ type Config struct {
 	// Grants is the maximum number of grants on all connections together; 0
 	// means 131072.
 	Grants int
-
-	// Tally counts the objects that the Grantor knows; nil means that every
-	// change is announced to the Grantor.
-	Tally Tally
 }
 
-// A Tally counts objects that a Grantor knows, and changes. A change is counted
-// before it begins, and until it ends. It must be announced to the Grantor
-// (Grantor.Change) if its object is counted. So whichever of the two is counted
-// later finds the other, and a change of an unknown object costs no lock. The
-// methods are called with the Grantor locked.
-type Tally interface {
-	AddObject(key []byte)
-	RemoveObject(key []byte)
+// A HeldObject is an object as one connection holds or acquires it. It is in a table of the
+// caller's, which delays changes until the object has been returned: a recall.Table. The methods
+// are called with the Grantor locked.
+type HeldObject interface {
+	// Hold adds the HeldObject to the table. It returns false, and adds nothing, if the object may
+	// be changing, or must not be granted for another reason.
+	Hold(key []byte) bool
 
-	// IsBusy reports whether a change of a counted object may be in progress
-	// that began before AddObject.
-	IsBusy(key []byte) bool
+	// Confirm reports whether no change has begun since Hold. If it returns true, each change
+	// that begins later calls Grantor.Change.
+	Confirm() bool
+
+	// IsAwaited reports whether a change waits until the object has been returned.
+	IsAwaited() bool
 }
-
-// A noTally is the Tally if every change is announced.
-type noTally struct{}
-
-func (noTally) AddObject([]byte)    {}
-func (noTally) RemoveObject([]byte) {}
-func (noTally) IsBusy([]byte) bool  { return false }
 
 func (c *Config) setDefaults() error {
 	if c.Lease == 0 {
@@ -57,23 +48,18 @@ func (c *Config) setDefaults() error {
 	if c.Grants == 0 {
 		c.Grants = defaultGrants
 	}
-	if c.Tally == nil {
-		c.Tally = noTally{}
-	}
 	if c.Lease < time.Millisecond || c.Slots < 2 || c.Slots > maxSlots || c.Grants < 1 {
 		return fmt.Errorf("delegation: lease %v, %d slots, %d grants", c.Lease, c.Slots, c.Grants)
 	}
 	return nil
 }
 
-// A Grantor is the server's state: each connection's grants, by object, and the
-// changes that wait for their return. A key identifies an object. It must be
-// the same for every handle, name and export that leads to the object.
+// A Grantor is the server's state: each connection's grants, by object. A key identifies an object.
+// It must be the same for every handle, name and export that leads to the object.
 type Grantor struct {
 	cfg Config
 
 	mu              sync.Mutex
-	objects         map[string]*object
 	conns           []*Conn
 	timers          timerQueue
 	grantCount      int                          // grants in force
@@ -94,7 +80,7 @@ func NewGrantor(c Config) (*Grantor, error) {
 	if err := c.setDefaults(); err != nil {
 		return nil, err
 	}
-	return &Grantor{cfg: c, objects: make(map[string]*object), heldByParty: make(map[string]int), liensByParty: make(map[string]int), penalties: make(map[penaltyKey]time.Duration), contests: make(map[string]dirContest)}, nil
+	return &Grantor{cfg: c, heldByParty: make(map[string]int), liensByParty: make(map[string]int), penalties: make(map[penaltyKey]time.Duration), contests: make(map[string]dirContest)}, nil
 }
 
 // Lease returns the lease time.
@@ -160,10 +146,9 @@ func (g *Grantor) Parties() map[string]int {
 // Effects are the actions that the caller must perform after a call, in any
 // order.
 type Effects struct {
-	Recalls []Recall  // to post as Immediate Data
-	Cuts    []Cut     // connections to close
-	Ready   []*Change // changes that no longer wait
-	Ended   []any     // the Lien of each grant that has ended
+	Recalls []Recall     // to post as Immediate Data
+	Cuts    []Cut        // connections to close
+	Ended   []HeldObject // the objects of grants that have ended, to be returned
 }
 
 // A Recall is a message with kind 1. The caller must call Grantor.Sent when the
@@ -189,10 +174,7 @@ func (g *Grantor) takeEffects() Effects {
 
 // A grant is a delegation of an object to a connection.
 type grant struct {
-	conn       *Conn
-	object     *object
-	lien       any           // from the Acquisition
-	names      bool          // from the Acquisition
+	*Acquisition
 	lastUsed   time.Duration // when granted, or last seen in use
 	slot       uint32
 	generation uint32
@@ -203,7 +185,6 @@ type grant struct {
 	// still wait for kind 2.
 	ended    bool
 	deadline time.Duration // when to stop waiting, if recalled or disconnected
-	waiters  []*Change
 }
 
 // A recallPhase is the state of a grant's recall.
@@ -218,61 +199,3 @@ const (
 
 // isOutstanding reports whether kind 2 is expected.
 func (p recallPhase) isOutstanding() bool { return p == phasePosted || p == phaseSent }
-
-// An object is an object on the server that has grants, ACQUIREs in flight, or
-// changes that the Grantor must record.
-type object struct {
-	key            string
-	grants         []*grant       // in force, at most one per connection
-	acquisitions   []*Acquisition // prepared
-	changeCount    int            // number of running or waiting changes, which make the object contended
-	contendedUntil time.Duration  // also contended until then, for a change that will be retried
-}
-
-// isContended reports whether the object must not be granted now.
-func (o *object) isContended(now time.Duration) bool {
-	return o.changeCount > 0 || now < o.contendedUntil
-}
-
-// findByConn returns c's grant or Acquisition, if any.
-func (o *object) findByConn(c *Conn) (*grant, *Acquisition) {
-	for _, gr := range o.grants {
-		if gr.conn == c {
-			return gr, nil
-		}
-	}
-	for _, a := range o.acquisitions {
-		if a.conn == c {
-			return nil, a
-		}
-	}
-	return nil, nil
-}
-
-// getObject returns the object with the given key, and adds it if it is not
-// known.
-func (g *Grantor) getObject(key []byte) *object {
-	o := g.objects[string(key)]
-	if o == nil {
-		o = &object{key: string(key)}
-		g.objects[o.key] = o
-		g.cfg.Tally.AddObject(key)
-	}
-	return o
-}
-
-// forgetObject removes o if it has no state left.
-func (g *Grantor) forgetObject(o *object) {
-	if len(o.grants) == 0 && len(o.acquisitions) == 0 && o.changeCount == 0 && o.contendedUntil == 0 && g.objects[o.key] == o {
-		delete(g.objects, o.key)
-		g.cfg.Tally.RemoveObject([]byte(o.key))
-	}
-}
-
-// Holds reports whether an object has grants, or ACQUIREs in flight.
-func (g *Grantor) Holds(key []byte) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	o := g.objects[string(key)]
-	return o != nil && len(o.grants)+len(o.acquisitions) > 0
-}

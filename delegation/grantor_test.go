@@ -10,20 +10,19 @@ import (
 
 const lease = 10 * time.Second
 
-func newTestGrantor(t testing.TB, c Config) *Grantor {
-	g, err := NewGrantor(c)
-	require.NoError(t, err)
-	return g
+func newTestGrantor(t testing.TB, c Config) *testGrantor {
+	t.Helper()
+	return newTableGrantor(c)
 }
 
 // attachConn connects a client whose words are changed by the test alone.
-func attachConn(g *Grantor, window int) (*Conn, *memWords) {
+func attachConn(g *testGrantor, window int) (*Conn, *memWords) {
 	w := &memWords{make([]uint64, g.cfg.Slots)}
 	return g.Attach(w, window, "", nil), w
 }
 
 // grantObject grants an object and notes that the reply was posted.
-func grantObject(t testing.TB, g *Grantor, c *Conn, key string, now time.Duration) Grant {
+func grantObject(t testing.TB, g *testGrantor, c *Conn, key string, now time.Duration) Grant {
 	t.Helper()
 	a, why, _ := g.Prepare(c, []byte(key), now)
 	require.Zero(t, why)
@@ -33,7 +32,7 @@ func grantObject(t testing.TB, g *Grantor, c *Conn, key string, now time.Duratio
 	return gt
 }
 
-func prepareReason(g *Grantor, c *Conn, key string, now time.Duration) Reason {
+func prepareReason(g *testGrantor, c *Conn, key string, now time.Duration) Reason {
 	a, why, _ := g.Prepare(c, []byte(key), now)
 	if why == 0 {
 		g.Cancel(a)
@@ -48,7 +47,7 @@ func returnedMessage(gt Grant) [8]byte {
 func TestConfig(t *testing.T) {
 	g := newTestGrantor(t, Config{})
 	assert.Equal(t, lease, g.Lease())
-	assert.Equal(t, Config{Lease: lease, Slots: 65536, Grants: 131072, Tally: noTally{}}, g.cfg)
+	assert.Equal(t, Config{Lease: lease, Slots: 65536, Grants: 131072}, g.cfg)
 	for _, c := range []Config{
 		{Lease: time.Microsecond}, {Lease: -1}, {Slots: 1}, {Slots: maxSlots + 1}, {Grants: -1},
 	} {
@@ -114,7 +113,8 @@ func TestCommitLate(t *testing.T) {
 	_, why, _ = g.Commit(second, 2*lease)
 	assert.Equal(t, ReasonOver, why)
 	assert.Equal(t, ReasonOver, prepareReason(g, c, "b", 2*lease))
-	assert.Empty(t, g.objects)
+	assert.Empty(t, g.table.held)
+	assert.Empty(t, c.held)
 }
 
 // TestCut checks that the Grantor closes a connection that returns a grant that
@@ -132,7 +132,7 @@ func TestCut(t *testing.T) {
 			g := newTestGrantor(t, Config{})
 			c, _ := attachConn(g, 2)
 			other, w := attachConn(g, 2)
-			tick := func(now time.Duration) Effects {
+			tick := func(now time.Duration) effects {
 				w.w[LeaseWord]++
 				return g.Tick(now)
 			}

@@ -20,7 +20,7 @@ func TestReclaim(t *testing.T) {
 	for i := range 3 {
 		grantObject(t, g, big, fmt.Sprint("big", i), 0)
 	}
-	try := func(c *Conn, key string) (Reason, []any) {
+	try := func(c *Conn, key string) (Reason, []HeldObject) {
 		a, why, _ := g.Prepare(c, []byte(key), 0)
 		require.Zero(t, why)
 		gt, why, fx := g.Commit(a, 0)
@@ -84,7 +84,6 @@ func TestHeld(t *testing.T) {
 	assert.Len(t, fx.Ended, 1, "unused")
 	assert.Equal(t, makeWord(gt.Generation+1, 0), slotWord(w.w[gt.Slot]), "before anything is granted")
 	assert.Zero(t, g.Stats().InForce)
-	assert.Contains(t, g.objects, "a", "every change meanwhile is noticed")
 	again, why, _ := g.Commit(a, 0)
 	require.Zero(t, why)
 	assert.Equal(t, Grant{gt.Slot, gt.Generation + 2}, again)
@@ -138,7 +137,7 @@ func TestManyObjects(t *testing.T) {
 		assert.Equal(t, i == 8, len(fx.Ready) == 1)
 	}
 	g.Done(&ch)
-	assert.Empty(t, g.objects)
+	assert.Empty(t, g.table.held)
 }
 
 // TestPostpone checks that a postponed change's objects stay contended for one
@@ -158,7 +157,7 @@ func TestPostpone(t *testing.T) {
 	assert.Equal(t, ReasonContended, prepareReason(g, c, "a", patience+lease-1))
 	assert.Zero(t, prepareReason(g, c, "a", patience+lease))
 	g.Tick(patience + lease)
-	assert.Empty(t, g.objects)
+	assert.Empty(t, g.table.held)
 
 	// A change that waited for nothing leaves nothing behind.
 	ready, _ = g.Change(&ch, nil, []byte("b"), 0)
@@ -181,7 +180,7 @@ func TestSilence(t *testing.T) {
 		w.w[LeaseWord]++ // any change to the word will do
 		require.Empty(t, g.Tick(now))
 	}
-	var fx Effects
+	var fx effects
 	start := 3 * lease
 	for fx.Ended == nil {
 		at, ok := g.Next()
@@ -220,58 +219,4 @@ func TestGenerationsEnd(t *testing.T) {
 	require.Zero(t, why)
 	_, why, _ = g.Commit(a, 0)
 	assert.Equal(t, ReasonLimit, why)
-}
-
-// A fakeTally counts objects, and is busy with changes that the Grantor does not know.
-type fakeTally struct {
-	objects map[string]int
-	busy    bool
-}
-
-func (t *fakeTally) AddObject(key []byte)    { t.objects[string(key)]++ }
-func (t *fakeTally) RemoveObject(key []byte) { t.objects[string(key)]-- }
-func (t *fakeTally) IsBusy([]byte) bool      { return t.busy }
-
-// TestTally checks that the Grantor counts an object exactly while it is requested, held, or
-// changing, and grants nothing while a change that it does not know may be in progress.
-func TestTally(t *testing.T) {
-	tally := &fakeTally{objects: make(map[string]int)}
-	g := newTestGrantor(t, Config{Tally: tally})
-	c, _ := attachConn(g, 1)
-	expect := func(known int, holds bool, when string) {
-		t.Helper()
-		assert.Equal(t, known, tally.objects["a"], when)
-		assert.Equal(t, holds, g.Holds([]byte("a")), when)
-	}
-	tally.busy = true
-	assert.Equal(t, ReasonContended, prepareReason(g, c, "a", 0))
-	expect(0, false, "refused")
-	tally.busy = false
-	a, why, _ := g.Prepare(c, []byte("a"), 0)
-	require.Zero(t, why)
-	expect(1, true, "requested")
-	gt, why, _ := g.Commit(a, 0)
-	require.Zero(t, why)
-	g.Replied(c, gt)
-	expect(1, true, "held")
-	var ch Change
-	g.Change(&ch, c, []byte("a"), 0)
-	g.Disconnect(c, true, 0)
-	expect(1, false, "changing")
-	g.Done(&ch)
-	expect(0, false, "unused")
-}
-
-// TestChangeAllocs checks that a client's change of an object that only it holds costs no
-// allocation.
-func TestChangeAllocs(t *testing.T) {
-	g := newTestGrantor(t, Config{})
-	c, _ := attachConn(g, 1)
-	grantObject(t, g, c, "a", 0)
-	var ch Change
-	key := []byte("a")
-	assert.Zero(t, testing.AllocsPerRun(100, func() {
-		g.Change(&ch, c, key, 0)
-		g.Done(&ch)
-	}))
 }

@@ -61,9 +61,6 @@ func (g *Grantor) Tick(now time.Duration) Effects {
 			g.handleDeadline(t.grant, now)
 		case t.conn != nil && t.conn.nextSample == t.at:
 			g.sampleLease(t.conn, now)
-		case t.object != nil && t.object.contendedUntil == t.at:
-			t.object.contendedUntil = 0
-			g.forgetObject(t.object)
 		}
 	}
 }

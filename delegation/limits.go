@@ -58,7 +58,7 @@ const (
 	defaultSlots = 1 << 16
 
 	// defaultGrants is the maximum number of grants on all connections. A grant
-	// and its object take some 300 bytes.
+	// and its object take some 600 bytes.
 	defaultGrants = 1 << 17
 
 	// recallRate is the number of grants per second that may be recalled to
@@ -84,11 +84,6 @@ const (
 	// lienScan is the number of other connections that an ACQUIRE examines to
 	// make room for a Lien.
 	lienScan = 8
-
-	// fewObjects is the number of objects that a change stores without an
-	// allocation. RENAME has four: two directories, the renamed object, and the
-	// object that it replaces.
-	fewObjects = 4
 
 	// maxRenewals is the maximum number of adds to word 0 in flight. A
 	// connection that completes none is about to fail.

@@ -40,12 +40,12 @@ func (g *Grantor) MakeRoom(c *Conn, now time.Duration) (bool, Effects) {
 }
 
 // hasLien makes reclaimSome and recallNext pick grants with a Lien.
-func hasLien(gr *grant) bool { return gr.lien != nil }
+func hasLien(gr *grant) bool { return gr.Lien }
 
 // countLien adds more, which may be negative, to the Lien counts for a
 // connection and its party.
 func (g *Grantor) countLien(gr *grant, more int) {
-	if gr.lien == nil {
+	if !gr.Lien {
 		return
 	}
 	c := gr.conn

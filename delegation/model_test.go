@@ -37,22 +37,13 @@ type budget struct {
 // A modelState is one state of the model.
 type modelState struct {
 	now     time.Duration
-	g       *Grantor
-	tally   *modelTally
+	g       *testGrantor
 	version int // the file's version
 	clients [2]*clientState
 	changes []*change
 	left    budget
 	failure string
 }
-
-// A modelTally is the Grantor's Tally. Only changes that name no object are not
-// announced to the Grantor, and they begin only while it knows no object.
-type modelTally struct{ objects, unnamed int }
-
-func (t *modelTally) AddObject([]byte)    { t.objects++ }
-func (t *modelTally) RemoveObject([]byte) { t.objects-- }
-func (t *modelTally) IsBusy([]byte) bool  { return t.unnamed > 0 }
 
 var fileKey = []byte("file")
 
@@ -135,12 +126,8 @@ func (m *memWords) applyOp(op *Op) (original uint64) {
 }
 
 func newModelState(b budget) *modelState {
-	tally := new(modelTally)
-	g, err := NewGrantor(Config{Lease: modelLease, Slots: 2, Tally: tally})
-	if err != nil {
-		panic(err)
-	}
-	w := &modelState{now: time.Hour, g: g, tally: tally, left: b}
+	g := newTableGrantor(Config{Lease: modelLease, Slots: 2})
+	w := &modelState{now: time.Hour, g: g, left: b}
 	for i := range w.clients {
 		words := &memWords{make([]uint64, 2)}
 		w.clients[i] = &clientState{words: words, h: NewHolder(2)}
@@ -156,7 +143,7 @@ func (w *modelState) recordFailure(format string, args ...any) {
 }
 
 // applyEffects performs the Grantor's effects.
-func (w *modelState) applyEffects(fx Effects) {
+func (w *modelState) applyEffects(fx effects) {
 	for _, r := range fx.Recalls {
 		e := r.Conn.Owner.(*clientState)
 		e.queue = append(e.queue, &message{imm: &r.Immediate})

@@ -12,13 +12,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
+	"github.com/nfsrdma/nfsrdma/nfsserver/recall"
 	"github.com/nfsrdma/nfsrdma/rdma"
 )
 
-// A concurrentGrantor is a Grantor used by concurrent goroutines.
+// A concurrentGrantor is a Grantor used by concurrent goroutines, with the Table of a server.
 type concurrentGrantor struct {
-	t     *testing.T
+	t     testing.TB
 	g     *Grantor
+	table *recall.Table
 	clock atomic.Int64
 	held  [5]atomic.Int64 // number of grants held by clients, for each object
 	ended atomic.Int64
@@ -32,11 +35,50 @@ func (c *concurrentGrantor) runEffects(fx Effects) {
 	for _, r := range fx.Recalls {
 		r.Conn.Owner.(chan Recall) <- r // the channel holds the whole window
 	}
-	for _, ch := range fx.Ready {
-		close(ch.Waker.(chan struct{}))
-	}
 	assert.Empty(c.t, fx.Cuts)
-	c.ended.Add(int64(len(fx.Ended)))
+	for _, o := range fx.Ended {
+		c.ended.Add(1)
+		o.(*tableObject).Return()
+	}
+}
+
+// A tableObject is an object in a recall.Table.
+type tableObject struct {
+	recall.Holder
+	table       *recall.Table
+	acquisition *Acquisition
+}
+
+func (o *tableObject) Hold(key []byte) bool { return o.table.Hold(&o.Holder, key) }
+
+func (c *concurrentGrantor) prepareObject(conn *Conn, key []byte) *tableObject {
+	o := &tableObject{table: c.table}
+	o.Holder = recall.Holder{Conn: conn, IgnoreOwner: true, RetryPause: lease, Recall: func(by recall.Changer) {
+		from, _ := by.Conn.(*Conn)
+		c.runEffects(c.g.Change(o.acquisition, from, c.currentTime()))
+	}}
+	a, why, fx := c.g.Prepare(conn, key, o, c.currentTime())
+	c.runEffects(fx)
+	if why != 0 {
+		return nil
+	}
+	o.acquisition = a
+	return o
+}
+
+// grantObject grants an object, and reports whether that was possible.
+func (c *concurrentGrantor) grantObject(conn *Conn, key []byte) (gt Grant, ok bool) {
+	o := c.prepareObject(conn, key)
+	if o == nil {
+		return Grant{}, false
+	}
+	gt, why, fx := c.g.Commit(o.acquisition, c.currentTime())
+	c.runEffects(fx)
+	if why != 0 {
+		c.g.Cancel(o.acquisition)
+		o.Return()
+	}
+	return gt, why == 0
 }
 
 // runClient acquires, uses and returns grants.
@@ -58,14 +100,7 @@ func (c *concurrentGrantor) runClient(conn *Conn, words *Region, stop <-chan str
 		runtime.Gosched()
 		OpRenew.Operands().Do(rdma.OpFetchAdd, wordAt(c.t, words, LeaseWord))
 		i := rand.IntN(len(c.held))
-		a, why, fx := c.g.Prepare(conn, []byte{byte(i)}, c.currentTime())
-		c.runEffects(fx)
-		if why != 0 {
-			continue
-		}
-		gt, why, fx := c.g.Commit(a, c.currentTime())
-		c.runEffects(fx)
-		if why == 0 {
+		if gt, ok := c.grantObject(conn, []byte{byte(i)}); ok {
 			grants[gt] = i
 			c.held[i].Add(1)
 			c.runEffects(c.g.Replied(conn, gt))
@@ -73,17 +108,25 @@ func (c *concurrentGrantor) runClient(conn *Conn, words *Region, stop <-chan str
 	}
 }
 
-func wordAt(t *testing.T, r *Region, n int) *atomic.Uint64 {
+func wordAt(t testing.TB, r *Region, n int) *atomic.Uint64 {
 	w, err := rdma.Word(r.memory, n*rdma.WordLen)
 	require.NoError(t, err)
 	return w
+}
+
+func newConcurrentGrantor(t testing.TB, config Config) *concurrentGrantor {
+	g, err := NewGrantor(config)
+	require.NoError(t, err)
+	c := &concurrentGrantor{t: t, g: g}
+	c.table = recall.New(recall.Config{Now: c.currentTime})
+	return c
 }
 
 // TestParallel checks that no client holds an object during its change, with
 // clients, changes and the clock running concurrently.
 func TestParallel(t *testing.T) {
 	const changes, changers, clients = 500, 4, 3
-	c := &concurrentGrantor{t: t, g: newTestGrantor(t, Config{Slots: 4, Grants: 9})}
+	c := newConcurrentGrantor(t, Config{Slots: 4, Grants: 9})
 	stop := make(chan struct{})
 	var workers, others sync.WaitGroup
 	var conns []*Conn
@@ -109,19 +152,16 @@ func TestParallel(t *testing.T) {
 	})
 	for range changers {
 		workers.Go(func() {
-			var ch Change
+			var ch recall.Change
 			for n := 0; n < changes || c.g.Stats().Recalled == 0; n++ { // clients may be slow to start
-				i, wake := rand.IntN(len(c.held)), make(chan struct{})
-				ch.Waker = wake
-				ready, fx := c.g.Change(&ch, nil, []byte{byte(i)}, c.currentTime())
-				c.runEffects(fx)
-				if !ready {
-					<-wake
+				i := rand.IntN(len(c.held))
+				for !c.table.Begin(&ch, recall.Changer{}, []byte{byte(i)}) {
+					assert.NoError(t, c.table.Wait(t.Context(), &ch, fairshare.Name{}))
 				}
 				assert.Zero(t, c.held[i].Load())
 				runtime.Gosched()
 				assert.Zero(t, c.held[i].Load())
-				c.g.Done(&ch)
+				c.table.Done(&ch)
 			}
 		})
 	}
@@ -134,19 +174,32 @@ func TestParallel(t *testing.T) {
 	st := c.g.Stats()
 	assert.Zero(t, st.InForce)
 	assert.EqualValues(t, st.Granted, c.ended.Load())
-	assert.Empty(t, c.g.objects)
+	assert.Zero(t, c.table.Len())
 }
+
+// newOwnChange returns a client's change of an object that only it holds.
+func newOwnChange(t testing.TB) (change func()) {
+	key := make([]byte, 32)
+	c := newConcurrentGrantor(t, Config{})
+	conn := c.g.Attach(&memWords{make([]uint64, 2)}, 1, "", nil)
+	_, ok := c.grantObject(conn, key)
+	require.True(t, ok)
+	var ch recall.Change
+	return func() {
+		c.table.Begin(&ch, recall.Changer{Conn: conn}, key)
+		c.table.Done(&ch)
+	}
+}
+
+// TestChangeAllocs checks that a client's change of an object that only it holds costs no
+// allocation.
+func TestChangeAllocs(t *testing.T) { assert.Zero(t, testing.AllocsPerRun(100, newOwnChange(t))) }
 
 // BenchmarkOwnChange measures a client's change of an object that only it holds.
 func BenchmarkOwnChange(b *testing.B) {
-	key := make([]byte, 32)
-	g := newTestGrantor(b, Config{})
-	c, _ := attachConn(g, 1)
-	grantObject(b, g, c, string(key), 0)
+	change := newOwnChange(b)
 	b.ReportAllocs()
-	var ch Change
 	for b.Loop() {
-		g.Change(&ch, c, key, 0)
-		g.Done(&ch)
+		change()
 	}
 }

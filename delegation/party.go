@@ -13,7 +13,7 @@ type penaltyKey struct{ party, object string }
 func (g *Grantor) penalizeLate(gr *grant, now time.Duration) {
 	until := now + penaltyLeases*g.cfg.Lease
 	g.addPenalty(penaltyKey{gr.conn.party, ""}, until, now)
-	g.addPenalty(penaltyKey{gr.conn.party, gr.object.key}, until, now)
+	g.addPenalty(penaltyKey{gr.conn.party, gr.key}, until, now)
 }
 
 func (g *Grantor) addPenalty(l penaltyKey, until, now time.Duration) {

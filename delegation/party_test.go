@@ -10,13 +10,13 @@ import (
 )
 
 // attachParty attaches a client in a party.
-func attachParty(g *Grantor, party string) *Conn {
+func attachParty(g *testGrantor, party string) *Conn {
 	return g.Attach(&memWords{make([]uint64, g.cfg.Slots)}, 1000, party, nil)
 }
 
 // acquireReason acquires a directory or a file, and returns the Reason if it is
 // refused.
-func acquireReason(g *Grantor, c *Conn, key string, names bool, now time.Duration) Reason {
+func acquireReason(g *testGrantor, c *Conn, key string, names bool, now time.Duration) Reason {
 	a, why, _ := g.Prepare(c, []byte(key), now)
 	if why != 0 {
 		return why
@@ -30,7 +30,7 @@ func acquireReason(g *Grantor, c *Conn, key string, names bool, now time.Duratio
 }
 
 // finishChange advances the time until a change has nothing to wait for.
-func finishChange(t *testing.T, g *Grantor, ch *Change, now time.Duration) time.Duration {
+func finishChange(t *testing.T, g *testGrantor, ch *Change, now time.Duration) time.Duration {
 	for g.Waits(ch) {
 		at, ok := g.Next()
 		require.True(t, ok)
@@ -73,10 +73,10 @@ func TestPenaltyOutlivesConnection(t *testing.T) {
 // for any directory, while other parties and all other files are unaffected.
 // The same holds for an unanswered recall.
 func TestPenaltyOfParty(t *testing.T) {
-	for name, end := range map[string]func(g *Grantor, c *Conn, r Recall, now time.Duration){
-		"reset":     func(g *Grantor, c *Conn, _ Recall, now time.Duration) { g.Disconnect(c, false, now) },
-		"no answer": func(g *Grantor, _ *Conn, r Recall, now time.Duration) { g.Sent(r, now) },
-		"nonsense": func(g *Grantor, c *Conn, _ Recall, now time.Duration) {
+	for name, end := range map[string]func(g *testGrantor, c *Conn, r Recall, now time.Duration){
+		"reset":     func(g *testGrantor, c *Conn, _ Recall, now time.Duration) { g.Disconnect(c, false, now) },
+		"no answer": func(g *testGrantor, _ *Conn, r Recall, now time.Duration) { g.Sent(r, now) },
+		"nonsense": func(g *testGrantor, c *Conn, _ Recall, now time.Duration) {
 			g.Immediate(c, [8]byte{})
 			g.Disconnect(c, false, now)
 		},
@@ -107,11 +107,11 @@ func TestPenaltyOfParty(t *testing.T) {
 func TestNotLate(t *testing.T) {
 	for name, tt := range map[string]struct {
 		waits bool
-		end   func(g *Grantor, c *Conn)
+		end   func(g *testGrantor, c *Conn)
 	}{
-		"closed":              {true, func(g *Grantor, c *Conn) { g.Disconnect(c, true, 0) }},
-		"no waiter":           {false, func(g *Grantor, c *Conn) { g.Disconnect(c, false, 0) }},
-		"ended by the server": {true, func(g *Grantor, c *Conn) { g.Dismiss(c, 0) }},
+		"closed":              {true, func(g *testGrantor, c *Conn) { g.Disconnect(c, true, 0) }},
+		"no waiter":           {false, func(g *testGrantor, c *Conn) { g.Disconnect(c, false, 0) }},
+		"ended by the server": {true, func(g *testGrantor, c *Conn) { g.Dismiss(c, 0) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newTestGrantor(t, Config{})

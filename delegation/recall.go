@@ -115,44 +115,17 @@ func (g *Grantor) Immediate(conn *Conn, word [8]byte) Effects {
 	return g.takeEffects()
 }
 
-// RecallAll recalls all grants, and makes all Acquisitions stale, because the
-// conditions for the grants no longer hold. No change waits for these recalls.
-func (g *Grantor) RecallAll(now time.Duration) Effects {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, o := range g.objects {
-		for _, a := range o.acquisitions {
-			a.stale = true
-		}
-		for i := len(o.grants) - 1; i >= 0; i-- {
-			if gr := o.grants[i]; !g.reclaimUnused(gr) {
-				g.startRecall(gr, now)
-			}
-		}
-	}
-	return g.takeEffects()
-}
-
-// endGrant records that nothing more is served under gr. Changes no longer wait
-// for it.
+// endGrant records that nothing more is served under gr.
 func (g *Grantor) endGrant(gr *grant) {
 	if gr.ended {
 		return
 	}
 	gr.ended = true
-	o := gr.object
-	o.grants = slices.DeleteFunc(o.grants, func(other *grant) bool { return other == gr })
-	for _, ch := range gr.waiters {
-		if ch.waitCount--; ch.waitCount == 0 {
-			g.pending.Ready = append(g.pending.Ready, ch)
-		}
-	}
-	gr.waiters = nil
-	g.pending.Ended = append(g.pending.Ended, gr.lien)
+	delete(gr.conn.held, gr.key)
+	g.pending.Ended = append(g.pending.Ended, gr.object)
 	gr.conn.grantCount--
 	g.countGrants(gr.conn.party, -1)
 	g.countLien(gr, -1)
-	g.forgetObject(o)
 }
 
 // handleDeadline ends a grant whose deadline has passed, or closes its

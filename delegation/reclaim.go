@@ -23,17 +23,6 @@ func (g *Grantor) reclaimUnused(gr *grant) bool {
 	return true
 }
 
-// reclaimForRegrant reclaims a grant, if it is unused, whose object is about to
-// be granted again. The object remains known throughout; otherwise a change
-// could begin unrecorded. The generation advances, so an operation in flight
-// for the old grant does not count for the next.
-func (g *Grantor) reclaimForRegrant(gr *grant) bool {
-	o := gr.object
-	o.changeCount++
-	defer func() { o.changeCount-- }()
-	return g.reclaimUnused(gr)
-}
-
 // reclaimIdle reclaims c's grants, among the next slots, that have a Lien and
 // were unused for idleLeases. A Lien occupies a resource while the grant lasts.
 func (g *Grantor) reclaimIdle(c *Conn, now time.Duration) {
@@ -43,7 +32,7 @@ func (g *Grantor) reclaimIdle(c *Conn, now time.Duration) {
 		}
 		gr := c.slots[c.scanPos]
 		switch {
-		case gr == nil || gr.lien == nil:
+		case gr == nil || !gr.Lien:
 		case slotWord(c.words.Load(gr.slot)).opens() > 0:
 			gr.lastUsed = now
 		case now-gr.lastUsed >= idleLeases*g.cfg.Lease:

@@ -182,10 +182,7 @@ func (s *simulation) checkSettled() {
 		c.l.notifyServer(true)
 	}
 	s.runEvents(s.now + 2*simLease)
-	if st := g.Stats(); st.InForce > 0 || uint64(s.srv.ended) != st.Granted || len(g.objects)+len(g.conns) > 0 {
-		s.recordFailure("%+v, %d were told to end; %d objects and %d connections are left", st, s.srv.ended, len(g.objects), len(g.conns))
-	}
-	if left := *s.srv.tally; left != (simTally{}) {
-		s.recordFailure("the tally is not zero: %+v", left)
+	if st := g.Stats(); st.InForce > 0 || uint64(s.srv.ended) != st.Granted || len(g.table.held)+len(g.table.running)+len(g.conns) > 0 {
+		s.recordFailure("%+v, %d were told to end; %+v and %d connections are left", st, s.srv.ended, g.table, len(g.conns))
 	}
 }

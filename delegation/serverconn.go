@@ -15,7 +15,8 @@ type Conn struct {
 	words              Words
 	window             int // maximum number of outstanding recalls
 	outstandingRecalls int
-	recallQueue        []*grant // grants whose recalls are not yet posted
+	recallQueue        []*grant                // grants whose recalls are not yet posted
+	held               map[string]*Acquisition // by key: grants in force, and what is being acquired
 
 	// These slices are indexed by slot; LeaseWord's entries are unused. The
 	// generation is the word's.
@@ -39,7 +40,7 @@ type Conn struct {
 // A client's misconduct on one connection affects its later connections, and
 // other clients in its party.
 func (g *Grantor) Attach(words Words, window int, party string, owner any) *Conn {
-	c := &Conn{Owner: owner, party: party, words: words, window: window, slots: make([]*grant, 1), generations: make([]uint32, 1)}
+	c := &Conn{Owner: owner, party: party, words: words, window: window, held: make(map[string]*Acquisition), slots: make([]*grant, 1), generations: make([]uint32, 1)}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.connCount++
@@ -106,7 +107,7 @@ func (g *Grantor) disconnectConn(conn *Conn, byPeer, blamed bool, now time.Durat
 		case byPeer:
 			g.endGrant(gr)
 		default:
-			if blamed && len(gr.waiters) > 0 {
+			if blamed && gr.object.IsAwaited() {
 				g.stats.Late++
 				g.penalizeLate(gr, now)
 			}

@@ -16,8 +16,7 @@ const (
 // A simServer is the Grantor, a file system, and the NFS server between them.
 type simServer struct {
 	s     *simulation
-	g     *Grantor
-	tally *simTally
+	g     *testGrantor
 	t     *simTree
 	ended int           // number of grants reported as ended
 	open  int           // changes not yet ended
@@ -25,45 +24,14 @@ type simServer struct {
 }
 
 func newSimServer(s *simulation) *simServer {
-	tally := new(simTally)
-	g, err := NewGrantor(Config{Lease: simLease, Slots: simSlots, Grants: 7, Tally: tally})
-	if err != nil {
-		panic(err)
-	}
-	v := &simServer{s: s, g: g, tally: tally}
+	v := &simServer{s: s, g: newTableGrantor(Config{Lease: simLease, Slots: simSlots, Grants: 7})}
 	s.srv = v
 	v.t = newSimTree(s)
 	return v
 }
 
-// A simTally is the Grantor's Tally, by groups of objects: a change of an object
-// in a group without known objects is not announced.
-type simTally struct{ objects, changes [7]int }
-
-// groupOf returns an object's group. Some objects share a group.
-func (t *simTally) groupOf(key []byte) int {
-	return (int(key[len(key)-1]) + len(key)) % len(t.objects)
-}
-
-func (t *simTally) AddObject(key []byte)    { t.objects[t.groupOf(key)]++ }
-func (t *simTally) RemoveObject(key []byte) { t.objects[t.groupOf(key)]-- }
-func (t *simTally) IsBusy(key []byte) bool  { return t.changes[t.groupOf(key)] > 0 }
-
-// addChange counts a change, and reports whether it must be announced.
-func (t *simTally) addChange(key string) bool {
-	g := t.groupOf([]byte(key))
-	t.changes[g]++
-	return t.objects[g] > 0
-}
-
-func (t *simTally) endChanges(keys []string) {
-	for _, k := range keys {
-		t.changes[t.groupOf([]byte(k))]--
-	}
-}
-
 // applyEffects performs the Grantor's effects, and schedules the next Tick.
-func (v *simServer) applyEffects(fx Effects) {
+func (v *simServer) applyEffects(fx effects) {
 	for _, r := range fx.Recalls {
 		l := r.Conn.Owner.(*simConn)
 		v.s.recordTrace("recall of %d/%d of %s", r.Slot, r.Generation, l.user)
@@ -114,7 +82,7 @@ func (v *simServer) serveAcquire(l *simConn, key string, stamp func() Stamp, rep
 		return
 	}
 	if v.s.oneIn(20) {
-		v.g.Cancel(at)
+		v.applyEffects(v.g.Cancel(at))
 		l.postMessage(func() {}, func() { reply(&AcquireRes{Status: StatusAcces}, Stamp{}) })
 		return
 	}
@@ -125,7 +93,7 @@ func (v *simServer) serveAcquire(l *simConn, key string, stamp func() Stamp, rep
 }
 
 func (v *simServer) commitAcquire(l *simConn, at *Acquisition, st Stamp, reply func(*AcquireRes, Stamp)) {
-	key := at.object.key
+	key := at.key
 	gt, why, fx := v.g.Commit(at, v.s.now)
 	v.applyEffects(fx)
 	res := &AcquireRes{Status: StatusRefused, Reason: why}
@@ -147,7 +115,7 @@ func (v *simServer) commitAcquire(l *simConn, at *Acquisition, st Stamp, reply f
 // serveChange serves a change made on conn, or from elsewhere if conn is nil. over
 // runs when the change has ended, with false if the change was postponed.
 func (v *simServer) serveChange(conn *Conn, o *simOp, over func(made bool)) {
-	ch, waits, counted := new(Change), true, []string(nil)
+	ch, waits := new(Change), true
 	w := new(changeWaker)
 	ch.Waker = w
 	v.open++
@@ -157,18 +125,15 @@ func (v *simServer) serveChange(conn *Conn, o *simOp, over func(made bool)) {
 		}
 		for { // until the set of affected objects is stable
 			keys := v.t.affectedKeys(o)
-			ready := ch.waitCount == 0
+			ready := ch.waits == 0
 			for _, k := range keys {
 				by := conn
 				if o.kind >= opCreate && strings.HasPrefix(k, "file") {
 					by = nil // the name may lead to an object that the client does not expect
 				}
-				counted = append(counted, k)
-				if v.tally.addChange(k) {
-					var fx Effects
-					ready, fx = v.g.Change(ch, by, []byte(k), v.s.now)
-					v.applyEffects(fx)
-				}
+				var fx effects
+				ready, fx = v.g.Change(ch, by, []byte(k), v.s.now)
+				v.applyEffects(fx)
 			}
 			if !ready {
 				return // try will run again
@@ -178,10 +143,7 @@ func (v *simServer) serveChange(conn *Conn, o *simOp, over func(made bool)) {
 			}
 		}
 		waits = false
-		v.executeChange(ch, o, func() {
-			v.tally.endChanges(counted)
-			over(true)
-		})
+		v.executeChange(ch, o, func() { over(true) })
 	}
 	w.wake = try
 	if v.s.oneIn(4) { // this change has more patience than an NFS server
@@ -192,7 +154,6 @@ func (v *simServer) serveChange(conn *Conn, o *simOp, over func(made bool)) {
 		if waits {
 			waits = false
 			v.g.Postpone(ch, v.s.now)
-			v.tally.endChanges(counted)
 			v.open--
 			v.scheduleTick()
 			over(false)
@@ -216,7 +177,7 @@ func (v *simServer) executeChange(ch *Change, o *simOp, over func()) {
 		})
 		return
 	}
-	v.s.recordTrace("%v, %d wait", o, ch.waitCount)
+	v.s.recordTrace("%v, %d wait", o, ch.waits)
 	v.t.applyChange(o)
 	v.s.scheduleAfter(v.s.randomUpTo(20*time.Millisecond), finish)
 }

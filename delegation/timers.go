@@ -8,10 +8,9 @@ import (
 // A timer is the time at which one of the following is due. It is void if the
 // time in its target has changed since.
 type timer struct {
-	at     time.Duration
-	grant  *grant  // deadline
-	conn   *Conn   // nextSample
-	object *object // contendedUntil
+	at    time.Duration
+	grant *grant // deadline
+	conn  *Conn  // nextSample
 }
 
 // A timerQueue is a heap with the earliest timer first.

@@ -57,15 +57,15 @@ func (q *request) grantTypes(ctx context.Context, h vfs.Handle, types delegation
 	case err != nil:
 		return q.toStatus(err)
 	}
+	if err := q.BeforeRead(ctx, h); err != nil { // no client can get a write delegation after Prepare
+		return q.refuseGrant(res, delegation.ReasonContended)
+	}
 	var s *delegserver.PendingAcquire
 	if s, res.Reason = q.server.exports.Grants().Prepare(q.call.Peer, key); res.Reason != 0 {
 		return nfs3.OK
 	}
 	defer s.Cancel()
 	if !q.IsCurrent() { // SetExports has recalled all delegations, except this one
-		return q.refuseGrant(res, delegation.ReasonContended)
-	}
-	if err := q.BeforeRead(ctx, h); err != nil { // Prepare must come first: a later write delegation then makes the ACQUIRE fail
 		return q.refuseGrant(res, delegation.ReasonContended)
 	}
 	attr, err := q.Export.FS.GetAttr(ctx, &q.Cred, h)

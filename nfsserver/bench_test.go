@@ -64,7 +64,7 @@ func BenchmarkChange(b *testing.B) {
 		now := time.Duration(0)
 		table := recall.New(recall.Config{Now: func() time.Duration { return now }})
 		for i := range holders {
-			h := &recall.Holder{Recall: func() {}}
+			h := &recall.Holder{Recall: func(recall.Changer) {}}
 			require.True(b, table.Hold(h, []byte{byte(i), byte(i >> 8)}) && h.Confirm())
 		}
 		g := newPosixServer(b, b.TempDir(), posix.Options{}, func(c *Config) { c.Holders = table })

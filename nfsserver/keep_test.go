@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -106,15 +107,24 @@ func TestLeaseSpoiled(t *testing.T) {
 		a, b := g.connectClient(), g.connectClient()
 		defer a.disconnect()
 		defer b.disconnect()
-		for _, meanwhile := range []func(){
-			func() { assert.Equal(t, nfs3.OK, b.callNFS(g.writeCall("f"))) },
-			g.k.RecallAll,
-		} {
+		write := func() (done func()) {
+			written := b.startCall(g.writeCall("f"))
+			time.Sleep(time.Millisecond)
+			assert.Empty(t, written, "the lease is released first")
+			return func() { assert.Equal(t, nfs3.OK, <-written) }
+		}
+		recallAll := func() (done func()) {
+			g.k.Holders().RecallAll()
+			return func() {}
+		}
+		for _, meanwhile := range []func() func(){write, recallAll} {
+			var done func()
 			f.looked = func() {
 				f.looked = nil
-				meanwhile()
+				done = meanwhile()
 			}
 			assert.Equal(t, delegation.ReasonContended, a.refusalReason("f"))
+			done()
 			assert.False(t, f.isLeased(g.hosts["f"]))
 		}
 		a.acquireAll("f")

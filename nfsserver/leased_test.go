@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -80,6 +81,9 @@ func (f *fakeLeaserFS) breakLease(h vfs.Handle) {
 	broken := f.broken[h]
 	f.mu.Unlock()
 	broken()
+	for f.isLeased(h) {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // runWithLeases is runWithGrants with an export whose files other processes may

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsserver/recall"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma/buf"
 	"github.com/nfsrdma/nfsrdma/vfs"
@@ -71,7 +72,7 @@ func TestReadAfterMemory(t *testing.T) {
 			assert.Zero(t, g.countPermits())
 			if waits++; waits < 3 {
 				w := holdForWriting(t, g.server.exports, h, fs)
-				w.holder.Recall = func() {
+				w.holder.Recall = func(recall.Changer) {
 					assert.Zero(t, buf.Default.Out(), "memory of the reply")
 					time.AfterFunc(300*time.Millisecond, w.holder.Return)
 				}

@@ -79,7 +79,7 @@ func TestDelegatedNames(t *testing.T) {
 				var holders []*recall.Holder
 				for _, name := range held {
 					h := new(recall.Holder)
-					h.Recall = func() {
+					h.Recall = func(recall.Changer) {
 						mu.Lock()
 						defer mu.Unlock()
 						recalled = append(recalled, name)

@@ -27,7 +27,7 @@ func TestTwoHolders(t *testing.T) {
 				key, err := g.s.exports.Snapshot().List()[0].Keys.AppendKey(nil, g.hosts["f"])
 				require.NoError(t, err)
 				told := 0
-				four := recall.Holder{Owner: 5, Recall: func() { told++ }}
+				four := recall.Holder{Owner: 5, Recall: func(recall.Changer) { told++ }}
 				require.True(t, g.s.exports.Holders().Hold(&four, key))
 				require.True(t, four.Confirm())
 
@@ -63,7 +63,7 @@ func TestTwoHoldersLate(t *testing.T) {
 		key, err := g.s.exports.Snapshot().List()[0].Keys.AppendKey(nil, g.hosts["f"])
 		require.NoError(t, err)
 		four := recall.Holder{Owner: 5}
-		four.Recall = func() { time.AfterFunc(recall.MaxWait*3/4, four.Return) }
+		four.Recall = func(recall.Changer) { time.AfterFunc(recall.MaxWait*3/4, four.Return) }
 		require.True(t, g.s.exports.Holders().Hold(&four, key))
 		require.True(t, four.Confirm())
 

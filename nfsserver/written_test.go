@@ -48,7 +48,7 @@ var _ exportset.Writer = (*fakeWriter)(nil)
 func holdForWriting(t *testing.T, r *exportset.Set, h vfs.Handle, fs vfs.Identifier) *fakeWriter {
 	w := &fakeWriter{report: exportset.Report{OK: true}}
 	w.holder.Owner, w.holder.IgnoreOwner, w.holder.Writer = 7, true, w
-	w.holder.Recall = func() { time.AfterFunc(300*time.Millisecond, w.holder.Return) }
+	w.holder.Recall = func(recall.Changer) { time.AfterFunc(300*time.Millisecond, w.holder.Return) }
 	key, err := fs.AppendKey(nil, h)
 	require.NoError(t, err)
 	require.True(t, r.Holders().Hold(&w.holder, key))
@@ -221,7 +221,7 @@ func TestWrittenSilent(t *testing.T) {
 		id := g.objectID(fs, fh)
 		w := holdForWriting(t, g.server.exports, memHandle(id), fs)
 		recalls := 0
-		w.holder.Recall = func() { recalls++ }
+		w.holder.Recall = func(recall.Changer) { recalls++ }
 		w.silent = true
 		var read nfs3.ReadRes
 		for recalled, call := range []func() nfs3.Status{
@@ -273,7 +273,7 @@ func TestAcquireWritten(t *testing.T) {
 		defer p.disconnect()
 		w := holdForWriting(t, g.s.exports, g.hosts["f"], g.fs.(vfs.Identifier))
 		recalls := 0
-		w.holder.Recall = func() { recalls++ }
+		w.holder.Recall = func(recall.Changer) { recalls++ }
 		mode := uint32(0o600)
 		_, err := g.fs.SetAttr(t.Context(), &vfs.Cred{}, g.hosts["f"], vfs.SetAttr{Mode: &mode}, nil)
 		require.NoError(t, err)

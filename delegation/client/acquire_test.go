@@ -161,8 +161,7 @@ func TestAcquireCancelled(t *testing.T) {
 func TestRecallOvertakes(t *testing.T) {
 	runTest(t, func(t *testing.T, r *testClient) {
 		r.server.answer = func(s *fakeServerConn, args *delegation.AcquireArgs) *delegation.AcquireRes {
-			a, _, _ := r.server.grantor.Prepare(s.conn, args.Handle, r.server.currentTime())
-			gt, _, _ := r.server.grantor.Commit(a, r.server.currentTime())
+			gt, _ := s.grantObject(args.Handle)
 			r.server.applyEffects(r.server.grantor.Replied(s.conn, gt)) // too soon
 			assert.Less(t, r.server.changeObject("file", func() {}), time.Second, "no caller waits for the lease")
 			return grantRes(gt.Slot, gt.Generation, args.Types, lease)

@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
+	"github.com/nfsrdma/nfsrdma/nfsserver/recall"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/nfsrdma/nfsrdma/rdma"
@@ -24,6 +26,7 @@ import (
 type fakeServer struct {
 	t       testing.TB
 	grantor *delegation.Grantor
+	table   *recall.Table
 	clock   func() time.Duration
 	ahead   atomic.Int64 // offset from the client's clock
 	slots   int
@@ -46,6 +49,7 @@ func newFakeServer(t testing.TB, clock func() time.Duration, lease time.Duration
 	var err error
 	k.grantor, err = delegation.NewGrantor(delegation.Config{Lease: lease, Slots: k.slots})
 	require.NoError(t, err)
+	k.table = recall.New(recall.Config{Now: k.currentTime})
 	return k
 }
 
@@ -124,8 +128,8 @@ func (k *fakeServer) applyEffects(fx delegation.Effects) {
 		k.mu.Unlock()
 		c.Conn.Owner.(*fakeServerConn).link.Abort(c.Err)
 	}
-	for _, ch := range fx.Ready {
-		close(ch.Waker.(chan struct{}))
+	for _, o := range fx.Ended {
+		o.(*heldObject).Return()
 	}
 	k.runTick()
 }
@@ -157,16 +161,49 @@ func (k *fakeServer) stopServer() {
 func (k *fakeServer) changeObject(fh string, do func()) time.Duration { return k.changeBy(nil, fh, do) }
 
 func (k *fakeServer) changeBy(conn *delegation.Conn, fh string, do func()) time.Duration {
-	began, ready := k.currentTime(), make(chan struct{})
-	ch := &delegation.Change{Waker: ready}
-	at, fx := k.grantor.Change(ch, conn, []byte(fh), began)
-	k.applyEffects(fx)
-	if !at {
-		<-ready
+	began, by := k.currentTime(), recall.Changer{}
+	if conn != nil {
+		by.Conn = conn
+	}
+	var ch recall.Change
+	for !k.table.Begin(&ch, by, []byte(fh)) {
+		_ = k.table.Wait(context.Background(), &ch, fairshare.Name{}) // if too long, once more
 	}
 	do()
-	k.grantor.Done(ch)
+	k.table.Done(&ch)
 	return k.currentTime() - began
+}
+
+// A heldObject is an object that a connection holds or acquires.
+type heldObject struct {
+	recall.Holder
+	k           *fakeServer
+	acquisition *delegation.Acquisition
+}
+
+func (o *heldObject) Hold(key []byte) bool { return o.k.table.Hold(&o.Holder, key) }
+
+// grantObject grants an object, or returns a Reason.
+func (s *fakeServerConn) grantObject(fh []byte) (delegation.Grant, delegation.Reason) {
+	k := s.k
+	o := &heldObject{k: k}
+	o.Holder = recall.Holder{Conn: s.conn, IgnoreOwner: true, RetryPause: k.grantor.Lease(), Recall: func(by recall.Changer) {
+		conn, _ := by.Conn.(*delegation.Conn)
+		k.applyEffects(k.grantor.Change(o.acquisition, conn, k.currentTime()))
+	}}
+	a, why, fx := k.grantor.Prepare(s.conn, fh, o, k.currentTime())
+	k.applyEffects(fx)
+	if why != 0 {
+		return delegation.Grant{}, why
+	}
+	o.acquisition = a
+	gt, why, fx := k.grantor.Commit(a, k.currentTime())
+	k.applyEffects(fx)
+	if why != 0 {
+		k.grantor.Cancel(a)
+		o.Return()
+	}
+	return gt, why
 }
 
 // ServeRPC serves ACQUIRE (oncrpc.Handler).
@@ -200,15 +237,9 @@ func (k *fakeServer) ServeRPC(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply
 }
 
 func (s *fakeServerConn) serveAcquire(args *delegation.AcquireArgs, r *oncrpc.Reply) *delegation.AcquireRes {
-	a, why, fx := s.k.grantor.Prepare(s.conn, args.Handle, s.k.currentTime())
-	s.k.applyEffects(fx)
+	gt, why := s.grantObject(args.Handle)
 	if why != 0 {
-		return &delegation.AcquireRes{Status: delegation.StatusRefused, Reason: why}
-	}
-	gt, why, fx := s.k.grantor.Commit(a, s.k.currentTime())
-	s.k.applyEffects(fx)
-	if why != 0 {
-		return &delegation.AcquireRes{Status: delegation.StatusRefused, Reason: why}
+		return refusedRes(why)
 	}
 	r.Posted = func() { s.k.applyEffects(s.k.grantor.Replied(s.conn, gt)) }
 	return grantRes(gt.Slot, gt.Generation, args.Types, s.k.grantor.Lease())

@@ -2,6 +2,7 @@ package server
 
 import (
 	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/nfsserver/recall"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
@@ -12,8 +13,35 @@ type PendingAcquire struct {
 	conn        *delegation.Conn
 	key         string
 	acquisition *delegation.Acquisition // nil after Commit or Cancel
-	lease       *fsLease                // or nil
+	object      *heldObject
 	grant       delegation.Grant
+}
+
+// A heldObject is an object in the Table that a connection holds or acquires.
+type heldObject struct {
+	recall.Holder
+	keeper      *Keeper
+	acquisition *delegation.Acquisition // set before Confirm
+	lease       *fsLease                // or nil
+}
+
+// Hold adds o to the Table (delegation.HeldObject).
+func (o *heldObject) Hold(key []byte) bool { return o.keeper.cfg.Holders.Hold(&o.Holder, key) }
+
+// notifyChange reports a change of the object to the Grantor (recall.Holder).
+func (o *heldObject) notifyChange(by recall.Changer) {
+	k := o.keeper
+	p, _ := by.Conn.(*oncrpc.Peer)
+	k.applyEffects(k.grantor.Change(o.acquisition, k.connOf(p), k.currentTime()))
+}
+
+// returnObject lets changes of the object continue, after the file system's lease has been
+// released.
+func (o *heldObject) returnObject() {
+	if o.lease != nil {
+		o.keeper.leases.removeUser(o)
+	}
+	o.Return()
 }
 
 // Prepare starts granting an object to the connection on which a call arrived.
@@ -28,12 +56,15 @@ func (k *Keeper) Prepare(p *oncrpc.Peer, key []byte) (*PendingAcquire, delegatio
 	case k.IsFenced():
 		return nil, k.countRefusal(delegation.ReasonLimit) // not ReasonLate: no client is at fault
 	}
-	a, why, fx := k.grantor.Prepare(c, key, k.currentTime())
+	o := &heldObject{keeper: k}
+	o.Holder = recall.Holder{Conn: p, RetryPause: k.Lease(), Recall: o.notifyChange}
+	a, why, fx := k.grantor.Prepare(c, key, o, k.currentTime())
 	k.applyEffects(fx)
 	if why != 0 {
 		return nil, why
 	}
-	return &PendingAcquire{keeper: k, conn: c, key: string(key), acquisition: a}, 0
+	o.acquisition = a
+	return &PendingAcquire{keeper: k, conn: c, key: string(key), acquisition: a, object: o}, 0
 }
 
 func (k *Keeper) countRefusal(why delegation.Reason) delegation.Reason {
@@ -42,7 +73,10 @@ func (k *Keeper) countRefusal(why delegation.Reason) delegation.Reason {
 }
 
 // Directory must be called if the object is a directory.
-func (s *PendingAcquire) Directory() { s.acquisition.Names = true }
+func (s *PendingAcquire) Directory() {
+	o := s.object
+	s.acquisition.Names, o.Yield = true, func() { o.notifyChange(recall.Changer{Conn: o.Conn}) }
+}
 
 // Commit creates the grant. The caller must call Replied when the reply has
 // been posted.
@@ -53,11 +87,11 @@ func (s *PendingAcquire) Commit() (delegation.Grant, delegation.Reason) {
 	if why := s.keeper.fence.beginGrant(); why != 0 {
 		return delegation.Grant{}, s.keeper.countRefusal(why)
 	}
+	s.object.IgnoreOwner = !s.acquisition.Lien
 	gt, why, fx := s.keeper.grantor.Commit(s.acquisition, s.keeper.currentTime())
 	s.keeper.fence.endGrant() // before applyEffects releases file system leases, which may take long
-	s.acquisition, s.grant = nil, gt
 	if why == 0 {
-		s.lease = nil // owned by the grant from now on
+		s.acquisition, s.grant = nil, gt
 	}
 	s.keeper.applyEffects(fx)
 	return gt, why
@@ -67,11 +101,8 @@ func (s *PendingAcquire) Commit() (delegation.Grant, delegation.Reason) {
 func (s *PendingAcquire) Cancel() {
 	if s.acquisition != nil {
 		s.keeper.grantor.Cancel(s.acquisition)
+		s.object.returnObject()
 		s.acquisition = nil
-	}
-	if s.lease != nil {
-		s.keeper.leases.removeUser(s.lease)
-		s.lease = nil
 	}
 }
 

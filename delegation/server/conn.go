@@ -96,10 +96,8 @@ func (k *Keeper) connOfLink(l *rpcrdma.ExtensionConn) *delegation.Conn {
 
 // applyEffects performs the Grantor's effects. It does not wait for clients.
 func (k *Keeper) applyEffects(fx delegation.Effects) {
-	for _, lien := range fx.Ended {
-		if l, ok := lien.(*fsLease); ok {
-			k.leases.removeUser(l)
-		}
+	for _, o := range fx.Ended {
+		o.(*heldObject).returnObject()
 	}
 	if len(fx.Ended) > 0 {
 		select {
@@ -112,9 +110,6 @@ func (k *Keeper) applyEffects(fx delegation.Effects) {
 	}
 	for _, c := range fx.Cuts {
 		c.Conn.Owner.(*conn).link.Abort(c.Err)
-	}
-	for _, ch := range fx.Ready {
-		ch.Waker.(waker).Wake()
 	}
 	k.wakeRun()
 }

@@ -95,16 +95,15 @@ func New(c Config) (*Keeper, error) {
 	if c.Holders == nil {
 		c.Holders = recall.New(recall.Config{Now: c.Clock, Pause: namedTime})
 	}
-	g, err := delegation.NewGrantor(delegation.Config{Lease: c.Lease, Slots: c.Slots, Grants: c.Grants, Tally: c.Holders})
+	g, err := delegation.NewGrantor(delegation.Config{Lease: c.Lease, Slots: c.Slots, Grants: c.Grants})
 	if err != nil {
 		return nil, err
 	}
 	k := &Keeper{
-		cfg: c, grantor: g, leases: leaseTable{holders: c.Holders, byKey: make(map[string]*fsLease)},
+		cfg: c, grantor: g, leases: leaseTable{byKey: make(map[string]*fsLease)},
 		wakeup: make(chan struct{}, 1), stopping: make(chan struct{}), finished: make(chan struct{}), grantEnded: make(chan struct{}, 1),
 	}
 	k.fence = newFence(c.Marker, g.Lease(), func() int { return g.Stats().InForce }, c.Log, c.Clock)
-	c.Holders.AddSet(k)
 	go k.runTimers()
 	return k, nil
 }
@@ -142,10 +141,6 @@ func (k *Keeper) Holders() *recall.Table {
 
 // Serves reports whether a caller's connection has delegation counters.
 func (k *Keeper) Serves(p *oncrpc.Peer) bool { return k.connOf(p) != nil }
-
-// RecallAll recalls all grants, because the conditions for grants have changed
-// (recall.HolderSet).
-func (k *Keeper) RecallAll() { k.applyEffects(k.grantor.RecallAll(k.currentTime())) }
 
 // Stats returns the Grantor's event counts, which are zero if k is nil.
 func (k *Keeper) Stats() delegation.Stats {
@@ -200,15 +195,15 @@ func (k *Keeper) IsFenced() bool {
 	return k != nil && k.fence != nil && k.fence.raised.Load() && k.Left() > 0
 }
 
-// Drain stops granting, recalls all grants, and waits for their return, but no
-// longer than a change would wait. A grant that is returned before the server
+// Drain stops granting, recalls everything in the Table, and waits for the
+// grants' return, but no longer than a change would wait. A grant that is returned before the server
 // stops delays no change after the next start.
 func (k *Keeper) Drain() {
 	if k == nil {
 		return
 	}
 	k.draining.Store(true)
-	k.RecallAll()
+	k.cfg.Holders.RecallAll()
 	patience := time.NewTimer(recall.MaxWait)
 	defer patience.Stop()
 	for k.grantor.Stats().InForce > 0 {

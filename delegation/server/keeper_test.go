@@ -152,6 +152,29 @@ func TestOwnChange(t *testing.T) {
 	})
 }
 
+// TestOwnDirectory checks that a client keeps its grant of a directory that it changes, and that the
+// directory is not granted if another client changes it in turn with this one.
+func TestOwnDirectory(t *testing.T) {
+	runTest(t, Config{}, func(t *testing.T, r *testServer) {
+		r.dirs = true
+		c := r.dialWithCounters()
+		defer c.closeConn()
+		for range 3 {
+			require.Zero(t, c.acquireGrant("d"))
+			var ch recall.Change
+			assert.True(t, r.beginChange(&ch, r.peers[0], "d"))
+			r.Holders().Done(&ch)
+			assert.Empty(t, c.got)
+			other := r.startWaiting("d")
+			c.returnGrants()
+			r.awaitChange(other, "d")
+		}
+		assert.Equal(t, delegation.ReasonContended, c.acquireGrant("d"))
+		time.Sleep(term)
+		assert.Zero(t, c.acquireGrant("d"))
+	})
+}
+
 // TestWriters checks that an object is not granted to a client while another
 // client gets the right to change it in its cache, and that no client gets that
 // right while the object is granted, or requested.
@@ -159,7 +182,7 @@ func TestWriters(t *testing.T) {
 	runTest(t, Config{}, func(t *testing.T, r *testServer) {
 		c := r.dialWithCounters()
 		hold := func() (*recall.Holder, bool) {
-			h := &recall.Holder{Writer: t, Recall: func() {}}
+			h := &recall.Holder{Writer: t, Recall: func(recall.Changer) {}}
 			return h, r.Holders().Hold(h, []byte("a"))
 		}
 		h, ok := hold()
@@ -232,7 +255,7 @@ func TestEndOfConnection(t *testing.T) {
 				require.Zero(t, c.acquireGrant("a"))
 				start := time.Now()
 				end.do(r, c)
-				r.awaitChange(newLocalChange(), "a")
+				r.awaitChange(new(recall.Change), "a")
 				assert.Equal(t, end.serves, time.Since(start))
 				c.closeConn()
 			})

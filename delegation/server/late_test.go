@@ -26,7 +26,7 @@ func TestLateParty(t *testing.T) {
 			runTest(t, Config{}, func(t *testing.T, r *testServer) {
 				c := r.dialWithCounters()
 				require.Zero(t, c.acquireGrant("a"))
-				ch := r.startLocal("a")
+				ch := r.startWaiting("a")
 				tt.end(r, c)
 				synctest.Wait()
 				assert.Equal(t, tt.late, r.Stats().Late)
@@ -54,7 +54,7 @@ func TestLateNeighbour(t *testing.T) {
 			require.Zero(t, c.acquireGrant("a"))
 		}
 		require.Zero(t, neighbour.acquireGrant("b"))
-		ch := r.startLocal("a")
+		ch := r.startWaiting("a")
 		neighbour.returnGrants()
 		late.conn.Conn().Abort(errors.New("enough"))
 		r.awaitChange(ch, "a")

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/delegation"
+	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/nfsserver/recall"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma"
@@ -28,6 +29,8 @@ type testServer struct {
 	listen *rdmatest.Listener
 	srv    *rpcrdma.Server
 	take   func(broken func()) (release func(), err error) // takes the lease for every grant; nil means none
+
+	dirs bool // every object is a directory
 
 	mu    sync.Mutex
 	peers []*oncrpc.Peer
@@ -77,19 +80,14 @@ func (r *testServer) startWaiting(key string) *recall.Change {
 	return ch
 }
 
-// startLocal begins a change by a local process that must wait for a recall.
-func (r *testServer) startLocal(key string) *localChange {
-	ch := newLocalChange()
-	assert.False(r.t, r.Keeper.beginChange(&ch.change, nil, []byte(key)))
-	return ch
-}
-
-// awaitChange waits for the change of a local process.
-func (r *testServer) awaitChange(ch *localChange, key string) {
-	for !r.Keeper.beginChange(&ch.change, nil, []byte(key)) {
-		<-ch.woken
+// awaitChange waits for a change that began with startWaiting, however long that takes.
+func (r *testServer) awaitChange(ch *recall.Change, key string) {
+	for !r.beginChange(ch, nil, key) {
+		if err := r.Holders().Wait(r.t.Context(), ch, fairshare.Name{}); err != nil {
+			assert.ErrorIs(r.t, err, recall.ErrTryLater)
+		}
 	}
-	r.grantor.Done(&ch.change)
+	r.Holders().Done(ch)
 }
 
 // ServeRPC serves ACQUIRE (oncrpc.Handler).
@@ -103,6 +101,9 @@ func (r *testServer) ServeRPC(_ context.Context, c *oncrpc.Call, rep *oncrpc.Rep
 	s, why := r.Prepare(c.Peer, a.Handle)
 	if why == 0 {
 		defer s.Cancel()
+		if r.dirs {
+			s.Directory()
+		}
 		if r.take != nil {
 			why, _ = s.Lease(r.take)
 		}

@@ -50,7 +50,7 @@ var beside = map[string][]string{
 }
 
 // peers are imported by tests, although they are not on a lower floor.
-var peers = map[string][]string{"nfsclient/nlmclient": {"nfs/nlm4/nlm4test"}, "nfsclient/nfs4client": {"nfsserver/nfs4server", "nfsserver/nfs4state", "nfsserver/exportset", "vfs/mem"}, "internal/bridge": {"nfsserver"}, "internal/copytree": {"nfsserver"}, "nfs/nfs3": {"rpcrdma/stream"}, "nfsclient": {"nfsserver"}, "oncrpc/replay": {"oncrpc/rpctest"}, "oncrpc/rpcsec": {"oncrpc/replay", "rpcrdma"}, "oncrpc/rpcstats": {"oncrpc/rpctest"}, "nfsclient/fusefs": {"nfsserver"}, "vfs/posix": {"nfsserver"}}
+var peers = map[string][]string{"delegation": {"nfsserver/recall"}, "nfsclient/nlmclient": {"nfs/nlm4/nlm4test"}, "nfsclient/nfs4client": {"nfsserver/nfs4server", "nfsserver/nfs4state", "nfsserver/exportset", "vfs/mem"}, "internal/bridge": {"nfsserver"}, "internal/copytree": {"nfsserver"}, "nfs/nfs3": {"rpcrdma/stream"}, "nfsclient": {"nfsserver"}, "oncrpc/replay": {"oncrpc/rpctest"}, "oncrpc/rpcsec": {"oncrpc/replay", "rpcrdma"}, "oncrpc/rpcstats": {"oncrpc/rpctest"}, "nfsclient/fusefs": {"nfsserver"}, "vfs/posix": {"nfsserver"}}
 
 // testOnly are imported only by tests and by each other.
 var testOnly = []string{"internal/bootahead", "internal/certtest", "internal/manual", "internal/nstest", "internal/racetest", "internal/wiretest", "rdma/iwarp/mpa/mpatest", "nfs/nfs4/nfs4test", "nfs/nlm4/nlm4test", "oncrpc/rpctest", "rdma/rdmatest", "vfs/vfstest"}

@@ -102,7 +102,7 @@ func TestAliasChanged(t *testing.T) {
 	holders := recall.New(recall.Config{Now: func() time.Duration { return 0 }})
 	s := newTestSet(t, &fakeAliasFS{}, func(c *Config) { c.Holders = holders })
 	recalls := 0
-	h := &recall.Holder{Owner: 5, Recall: func() { recalls++ }}
+	h := &recall.Holder{Owner: 5, Recall: func(recall.Changer) { recalls++ }}
 	require.True(t, holders.Hold(h, []byte{7}))
 	require.True(t, h.Confirm())
 	e := s.Snapshot().List()[0]

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfsserver/nfs4state"
+	"github.com/nfsrdma/nfsrdma/nfsserver/recall"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
 	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
@@ -99,7 +100,7 @@ const (
 
 // sendRecall tells the client to return a delegation, unless OPEN's results do, and revokes it
 // if the client has not returned it within a lease (recall.Holder). It does not wait.
-func (f *delegatedFile) sendRecall() {
+func (f *delegatedFile) sendRecall(recall.Changer) {
 	s, d := f.server, f.delegation
 	left := s.state.Recall(d)
 	if left == 0 {

@@ -230,12 +230,12 @@ func (x *compound) whyNotChanged(a *nfs4.OpenArgs, key []byte) nfs4.WhyNone {
 }
 
 // Drain stops granting delegations, recalls all of them, and waits for their return, at most as
-// long as a change would wait. The caller drains the exports' recall.HolderSet. After the next start, no change has to wait for a client that
+// long as a change would wait. After the next start, no change has to wait for a client that
 // has returned its delegations.
 func (s *Server) Drain() {
 	s.isDraining.Store(true)
 	holders := s.exports.Holders()
-	holders.RecallHolders()
+	holders.RecallAll()
 	end := time.Now().Add(recall.MaxWait)
 	for holders.Len() > 0 && time.Now().Before(end) {
 		time.Sleep(drainPoll)

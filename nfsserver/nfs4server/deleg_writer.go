@@ -38,7 +38,7 @@ var _ exportset.Writer = (*delegatedWriter)(nil)
 // do not recall it.
 func (f *delegatedFile) addWriter(times bool) {
 	f.writer = &delegatedWriter{file: f, hasTimes: times}
-	f.holder.IgnoreOwner, f.holder.Writer = true, f.writer
+	f.holder.IgnoreOwner, f.holder.Yield, f.holder.Writer = true, nil, f.writer
 }
 
 // spaceBlockLen is the length in bytes of the blocks in which the limit for cached data is

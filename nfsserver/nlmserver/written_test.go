@@ -39,7 +39,7 @@ func TestWritten(t *testing.T) {
 				key, err := e.Keys.AppendKey(nil, f)
 				require.NoError(t, err)
 				h := &recall.Holder{Owner: 7, IgnoreOwner: true, Writer: "client"}
-				h.Recall = func() { time.AfterFunc(300*time.Millisecond, h.Return) }
+				h.Recall = func(recall.Changer) { time.AfterFunc(300*time.Millisecond, h.Return) }
 				require.True(t, g.realm.Holders().Hold(h, key))
 				require.True(t, h.Confirm())
 				before := time.Now()

@@ -19,15 +19,18 @@ var ErrTryLater = errors.New("recall: clients have not yet returned their delega
 // hung.
 const MaxWait = time.Second
 
+// A Changer is the origin of a change. The zero value is not a client: no holder is spared.
+type Changer struct {
+	Client uint64 // as in Holder.Owner, or 0
+	Conn   any    // the connection on which the change arrived, as in Holder.Conn, or nil
+}
+
 // A Change is an operation that changes objects. The zero value is ready for use, and a Change
 // is ready again after Done. A Change must not be copied.
 type Change struct {
-	Record any // for the HolderSet; it survives Done
-
 	objects    []changedObject
 	objectsBuf [4]changedObject // initial storage for objects
 	isUnnamed  bool
-	isInSet    bool          // the HolderSet has been called
 	waits      atomic.Int32  // number of holders to wait for
 	woken      chan struct{} // has capacity 1
 	deadline   time.Time     // set by Wait
@@ -65,7 +68,8 @@ func (t *Table) NothingHeld(ch *Change) bool {
 // Begin announces that ch is about to change an object, and recalls the object from its holders.
 // It reports whether ch may proceed with this object. If not, call Wait, and then Begin again for
 // each object, until it returns true for all. A Change may name an object twice. A client's
-// change waits for other clients, but not for the client's own holder if that can yield.
+// change waits for other clients, but not for the client's own holder if that can yield, or
+// ignores its owner.
 func (t *Table) Begin(ch *Change, by Changer, key []byte) (ready bool) {
 	if t == nil {
 		return true
@@ -74,24 +78,7 @@ func (t *Table) Begin(ch *Change, by Changer, key []byte) (ready bool) {
 	if free {
 		return true
 	}
-	if ready = t.holders.Load() == 0; ready { // Hold counts a holder there before it looks for changes
-		ch.objects = append(ch.objects, changedObject{group: g})
-	} else {
-		ready = t.recallObject(ch, by.Client, key, changedObject{group: g})
-	}
-	if t.set == nil {
-		return ready
-	}
-	ch.isInSet = true
-	ch.prepareWake()
-	return t.set.BeginChange(ch, by, key) && ready
-}
-
-// prepareWake makes it possible to wake ch.
-func (ch *Change) prepareWake() {
-	if ch.woken == nil {
-		ch.woken = make(chan struct{}, 1)
-	}
+	return t.recallObject(ch, by, key, changedObject{group: g})
 }
 
 // BeginRead is like Begin, but for a use that does not change the object: it recalls the object
@@ -104,25 +91,32 @@ func (t *Table) BeginRead(ch *Change, client uint64, key []byte) (ready bool) {
 	if ch.objects == nil {
 		ch.objects = ch.objectsBuf[:0]
 	}
-	return t.recallObject(ch, client, key, changedObject{group: t.groupOf(key), reads: true})
+	return t.recallObject(ch, Changer{Client: client}, key, changedObject{group: t.groupOf(key), reads: true})
 }
 
 // recallObject recalls an object on behalf of ch, and makes ch wait for the holders.
-func (t *Table) recallObject(ch *Change, client uint64, key []byte, in changedObject) (ready bool) {
+func (t *Table) recallObject(ch *Change, by Changer, key []byte, in changedObject) (ready bool) {
 	now, g := t.config.Now(), in.group
-	var recalled, yields []*Holder
+	var buf [2][2]*Holder
+	recalled, yields := buf[0][:0], buf[1][:0]
 	g.mu.Lock()
 	if o := g.findObject(key, now); o != nil {
 		for _, h := range o.holders {
-			if !h.conflictsWith(client) || in.reads && h.Writer == nil {
+			if in.reads && h.Writer == nil {
+				continue
+			}
+			own := h.confirmed && h.isOwnedBy(by)
+			if own && h.Yield != nil {
+				yields = append(yields, h)
+			}
+			if own && h.IgnoreOwner {
 				continue
 			}
 			if h.markRecalled() {
 				recalled = append(recalled, h)
 			}
-			g.pauseHolding(h.key, o, now+t.config.Pause)
-			if h.Yield != nil && h.confirmed && h.isOwnedBy(client) {
-				yields = append(yields, h)
+			h.pauseAfterRecall(o, now)
+			if own && h.Yield != nil {
 				continue
 			}
 			if !slices.Contains(h.waiters, ch) {
@@ -132,16 +126,16 @@ func (t *Table) recallObject(ch *Change, client uint64, key []byte, in changedOb
 			in.key = h.key
 		}
 	}
-	if in.key != "" {
-		ch.prepareWake()
+	if in.key != "" && ch.woken == nil {
+		ch.woken = make(chan struct{}, 1)
 	}
 	g.mu.Unlock()
 	ch.objects = append(ch.objects, in)
-	callRecalls(recalled)
+	callRecalls(recalled, by)
 	for _, h := range yields {
 		h.Yield()
 	}
-	return in.key == ""
+	return in.key == "" || ch.waits.Load() == 0 // Recall may have called Return
 }
 
 // BeginFree is like Begin, but for an object that is probably not held: if the object would
@@ -156,9 +150,9 @@ func (t *Table) BeginFree(ch *Change, client uint64, key []byte) bool {
 	}
 	g.mu.Lock()
 	o := g.findObject(key, t.config.Now())
-	held := o != nil && slices.ContainsFunc(o.holders, func(h *Holder) bool { return h.conflictsWith(client) })
+	held := o != nil && slices.ContainsFunc(o.holders, func(h *Holder) bool { return h.conflictsWith(Changer{Client: client}) })
 	g.mu.Unlock()
-	if held || t.set != nil && t.set.Holds(key) {
+	if held {
 		g.tally.endChange()
 		return false
 	}
@@ -182,7 +176,10 @@ func (t *Table) countChange(ch *Change, key []byte) (g *group, free bool) {
 // holderGone records that a holder has returned the object. Its group's mu is held.
 func (ch *Change) holderGone() {
 	if ch.waits.Add(-1) == 0 {
-		ch.Wake()
+		select {
+		case ch.woken <- struct{}{}:
+		default: // it is awake already
+		}
 	}
 }
 
@@ -222,7 +219,7 @@ func (t *Table) Wait(ctx context.Context, ch *Change, party fairshare.Name) erro
 	}
 	timer := time.NewTimer(time.Until(ch.deadline))
 	defer timer.Stop()
-	for ch.waits.Load() > 0 || ch.isInSet && t.set.Waits(ch) {
+	for ch.waits.Load() > 0 {
 		select {
 		case <-ch.woken:
 		case <-timer.C:
@@ -245,17 +242,13 @@ func (t *Table) Done(ch *Change) {
 
 // endChange ends ch. If isPostponed is set, its client will try again.
 func (t *Table) endChange(ch *Change, isPostponed bool) {
-	if ch.isInSet {
-		t.set.EndChange(ch, isPostponed)
-		ch.isInSet = false
-	}
 	if ch.isUnnamed {
 		t.total.endChange()
 		ch.isUnnamed = false
 	}
 	for _, in := range ch.objects {
 		if in.key != "" {
-			in.group.stopWaiting(in.key, ch)
+			t.stopWaiting(in, ch, isPostponed)
 		}
 		if !in.reads {
 			in.group.tally.endChange()
@@ -272,15 +265,24 @@ func (t *Table) endChange(ch *Change, isPostponed bool) {
 	}
 }
 
-// stopWaiting removes ch from the waiters of an object's holders.
-func (g *group) stopWaiting(key string, ch *Change) {
+// stopWaiting removes ch from the waiters of an object's holders. If ch is postponed, the pause
+// for that begins.
+func (t *Table) stopWaiting(in changedObject, ch *Change, isPostponed bool) {
+	g := in.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	o := g.objects[key]
+	o := g.objects[in.key]
 	if o == nil {
 		return
 	}
 	for _, h := range o.holders {
-		h.waiters = slices.DeleteFunc(h.waiters, func(other *Change) bool { return other == ch })
+		i := slices.Index(h.waiters, ch)
+		if i < 0 {
+			continue
+		}
+		h.waiters = slices.Delete(h.waiters, i, i+1)
+		if isPostponed && h.RetryPause > 0 {
+			g.pauseHolding(h.key, &o.retryUntil, t.config.Now()+h.RetryPause)
+		}
 	}
 }

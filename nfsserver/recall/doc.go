@@ -13,9 +13,6 @@
 // A holder may change its object in its cache (Holder.Writer). Then the object has no
 // other holder, and readers recall it too (Table.BeginRead).
 //
-// A HolderSet contains further holders, which are granted and recalled by rules of its own. A
-// change waits once, for all holders at the same time.
-//
 // While nothing is held, a change costs one addition, and one more when it ends
 // (Table.NothingHeld), and a reader one load (Table.HasWriters). The package
 // must not depend on what a holder is, how it is notified, or what an object is.

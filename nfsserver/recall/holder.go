@@ -1,29 +1,42 @@
 package recall
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // A Holder holds one object.
 type Holder struct {
-	// Owner, if not 0, is the client that holds the object. If IgnoreOwner is set, that
-	// client's own changes do not recall the object. Both are set before Hold.
-	Owner       uint64
+	// Owner, if not 0, is the client that holds the object, and Conn, if not nil, the connection
+	// on which it does. A change by that client, or on that connection, is the holder's own.
+	Owner uint64
+	Conn  any
+
+	// If IgnoreOwner is set before Confirm, the holder's own changes do not recall the object
+	// after Confirm.
 	IgnoreOwner bool
 
-	// Yield, if not nil, releases whatever prevents Owner from changing the object. Then
-	// Owner's own changes, unless IgnoreOwner is set, recall the object and call Yield, and do
-	// not wait: the client may be unable to return the object before it has the reply. Yield is
-	// called after Confirm, with no lock held, perhaps often and concurrently. It must not wait
-	// for the client.
+	// Yield, if not nil, is called at the holder's own changes, after Recall, and releases
+	// whatever prevents the owner from changing the object. Then these changes do not wait: the
+	// client may be unable to return the object before it has the reply. Yield is set before
+	// Confirm, and called after it, with no lock held, perhaps often and concurrently. It must
+	// not wait for the client.
 	Yield func()
+
+	// RetryPause, if not 0, replaces Config.Pause: the object can be held again as soon as no
+	// change runs, but not for this time after a change that must be tried again has waited for
+	// this holder.
+	RetryPause time.Duration
 
 	// Writer is not nil if the holder may change the object in its cache, without notice: the
 	// object then has no other holder, and others must call BeginRead before they use the
 	// object. Table.Writer returns the holder to callers that need to query it.
 	Writer any
 
-	// Recall tells the holder to return the object. It is called at most once, after Confirm,
-	// with no lock held, and must not wait.
-	Recall func()
+	// Recall tells the holder to return the object, because of a change by a Changer or, if that
+	// is zero, for any other reason. It is called at most once, after Confirm, with no lock held,
+	// and must not wait for the client. It may call Return.
+	Recall func(by Changer)
 
 	table *Table
 	key   string
@@ -32,20 +45,33 @@ type Holder struct {
 	// group.mu guards these.
 	confirmed  bool
 	recalled   bool
+	broken     bool
 	isReturned bool
 	waiters    []*Change
 }
 
-// isOwnedBy reports whether a client's change comes from the client that holds the object.
-func (h *Holder) isOwnedBy(client uint64) bool { return client != 0 && h.Owner == client }
+// isOwnedBy reports whether a change is the holder's own.
+func (h *Holder) isOwnedBy(by Changer) bool {
+	return by.Client != 0 && h.Owner == by.Client || by.Conn != nil && h.Conn == by.Conn
+}
 
-// conflictsWith reports whether a client's change recalls the object from h.
-func (h *Holder) conflictsWith(client uint64) bool { return !h.IgnoreOwner || !h.isOwnedBy(client) }
+// conflictsWith reports whether a change recalls the object from h. Before Confirm every change
+// does. group.mu is held.
+func (h *Holder) conflictsWith(by Changer) bool {
+	return !h.confirmed || !h.IgnoreOwner || !h.isOwnedBy(by)
+}
+
+// IsAwaited reports whether anyone waits for h: a change, or the reason for Break.
+func (h *Holder) IsAwaited() bool {
+	h.group.mu.Lock()
+	defer h.group.mu.Unlock()
+	return h.broken || len(h.waiters) > 0
+}
 
 // Hold makes h a holder of an object. It returns false if a change of the object may be in
-// progress, if one has recalled the object recently, or if h and another holder, in the Table or
-// the HolderSet, exclude each other: then h holds nothing. Otherwise the caller must call Confirm
-// or Return. What the caller reads from the object after Hold is current: a later change finds h.
+// progress, during a pause after an earlier change, or if h and another holder exclude each other:
+// then h holds nothing. Otherwise the caller must call Confirm or Return. What the caller reads
+// from the object after Hold is current: a later change finds h.
 func (t *Table) Hold(h *Holder, key []byte) bool {
 	g := t.groupOf(key)
 	now := t.config.Now()
@@ -54,12 +80,11 @@ func (t *Table) Hold(h *Holder, key []byte) bool {
 	// count looks for it there.
 	g.mu.Lock()
 	o := g.ensureObject(key, now)
-	if o.until > now || len(o.holders) > 0 && (h.Writer != nil || o.holders[0].Writer != nil) {
+	if o.retryUntil > now || h.RetryPause == 0 && o.until > now || len(o.holders) > 0 && (h.Writer != nil || o.holders[0].Writer != nil) {
 		g.mu.Unlock()
 		return false
 	}
 	o.holders = append(o.holders, h)
-	t.holders.Add(1)
 	if h.Writer != nil {
 		t.writers.Add(1)
 	}
@@ -69,7 +94,7 @@ func (t *Table) Hold(h *Holder, key []byte) bool {
 	if blind {
 		t.requireNames()
 	}
-	if blind || busy || h.Writer != nil && t.set != nil && t.set.Holds(key) {
+	if blind || busy {
 		h.Return()
 		return false
 	}
@@ -142,12 +167,20 @@ func (h *Holder) Break() {
 	g := h.group
 	g.mu.Lock()
 	mustCall := h.markRecalled()
+	h.broken = true
 	if o := g.objects[h.key]; o != nil && !h.isReturned {
-		g.pauseHolding(h.key, o, h.table.config.Now()+h.table.config.Pause)
+		h.pauseAfterRecall(o, h.table.config.Now())
 	}
 	g.mu.Unlock()
 	if mustCall {
-		h.Recall()
+		h.Recall(Changer{})
+	}
+}
+
+// pauseAfterRecall begins the pause after a recall of h. group.mu is held.
+func (h *Holder) pauseAfterRecall(o *object, now time.Duration) {
+	if h.RetryPause == 0 {
+		h.group.pauseHolding(h.key, &o.until, now+h.table.config.Pause)
 	}
 }
 
@@ -160,9 +193,9 @@ func (h *Holder) markRecalled() (mustCall bool) {
 }
 
 // callRecalls calls the Recall functions of holders.
-func callRecalls(holders []*Holder) {
+func callRecalls(holders []*Holder, by Changer) {
 	for _, h := range holders {
-		h.Recall()
+		h.Recall(by)
 	}
 }
 
@@ -185,7 +218,6 @@ func (h *Holder) Return() {
 		t.writersEnded.Add(1)
 		t.writers.Add(-1)
 	}
-	t.holders.Add(-1)
 	t.total.dropHolder()
 	g.tally.dropHolder()
 	g.dropUnused(h.key, t.config.Now())

@@ -26,11 +26,9 @@ type Config struct {
 type Table struct {
 	config       Config
 	seed         maphash.Seed
-	set          HolderSet // may be nil
 	total        tally
 	groups       [groupCount]group
 	places       *places
-	holders      atomic.Int64  // number of holders, without those in set
 	writers      atomic.Int64  // number of holders with a Writer
 	writersEnded atomic.Uint64 // number of ended holders with a Writer
 	isFenced     atomic.Bool   // Config.Writing has not yet returned false: that counts as a writer
@@ -47,13 +45,14 @@ type group struct {
 
 	mu      sync.Mutex
 	objects map[string]*object
-	pauses  []holdPause // ordered by time
+	pauses  []holdPause // in the order in which they began
 }
 
 // An object has holders, or is in a pause.
 type object struct {
-	holders []*Holder
-	until   time.Duration // the pause's end
+	holders    []*Holder
+	until      time.Duration // the pause's end, for holders without a RetryPause
+	retryUntil time.Duration // the end of the pause for a change that will be tried again, for all holders
 }
 
 // A holdPause is an entry in group.pauses. Its object may already be in a later pause.
@@ -62,8 +61,7 @@ type holdPause struct {
 	until time.Duration
 }
 
-// A tally counts running changes in its low half, and holders, or objects of the HolderSet, in
-// its high half.
+// A tally counts running changes in its low half, and holders in its high half.
 type tally struct{ n atomic.Uint64 }
 
 const holderUnit = 1 << 32
@@ -74,9 +72,6 @@ func (t *tally) endChange()      { t.n.Add(^uint64(0)) }
 
 // isHeld reports whether there are holders.
 func (t *tally) isHeld() bool { return t.n.Load() >= holderUnit }
-
-// isBusy reports whether a change runs.
-func (t *tally) isBusy() bool { return t.n.Load()%holderUnit > 0 }
 
 // addHolder counts a holder, and reports whether no change runs.
 func (t *tally) addHolder() bool { return t.n.Add(holderUnit)%holderUnit == 0 }
@@ -119,15 +114,15 @@ func (g *group) ensureObject(key []byte, now time.Duration) *object {
 
 // dropUnused removes an object that has no holder and no pause.
 func (g *group) dropUnused(key string, now time.Duration) {
-	if o := g.objects[key]; o != nil && len(o.holders) == 0 && o.until <= now {
+	if o := g.objects[key]; o != nil && len(o.holders) == 0 && max(o.until, o.retryUntil) <= now {
 		delete(g.objects, key)
 	}
 }
 
-// pauseHolding begins an object's pause. g.mu is held.
-func (g *group) pauseHolding(key string, o *object, until time.Duration) {
-	if until > o.until {
-		o.until = until
+// pauseHolding begins an object's pause, whose end is o.until or o.retryUntil. g.mu is held.
+func (g *group) pauseHolding(key string, end *time.Duration, until time.Duration) {
+	if until > *end {
+		*end = until
 		g.pauses = append(g.pauses, holdPause{key, until})
 	}
 }
@@ -135,17 +130,6 @@ func (g *group) pauseHolding(key string, o *object, until time.Duration) {
 // RecallAll recalls everything that is held: the conditions for holding have changed. No change
 // waits for that.
 func (t *Table) RecallAll() {
-	if t == nil {
-		return
-	}
-	if t.set != nil {
-		t.set.RecallAll()
-	}
-	t.RecallHolders()
-}
-
-// RecallHolders recalls what is held, without the objects of the HolderSet.
-func (t *Table) RecallHolders() {
 	if t == nil {
 		return
 	}
@@ -161,14 +145,14 @@ func (t *Table) RecallHolders() {
 			}
 		}
 		g.mu.Unlock()
-		callRecalls(recalled)
+		callRecalls(recalled, Changer{})
 	}
 }
 
-// Len returns the number of holders, without those in the HolderSet.
+// Len returns the number of holders.
 func (t *Table) Len() int {
 	if t == nil {
 		return 0
 	}
-	return int(t.holders.Load())
+	return int(t.total.n.Load() / holderUnit)
 }

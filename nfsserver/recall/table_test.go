@@ -30,7 +30,7 @@ func newTable() *Table {
 func holdObject(t *testing.T, table *Table, owner uint64, mild bool, key string) (h *Holder, recalls *atomic.Int32) {
 	t.Helper()
 	recalls = new(atomic.Int32)
-	h = &Holder{Owner: owner, IgnoreOwner: mild, Recall: func() { recalls.Add(1) }}
+	h = &Holder{Owner: owner, IgnoreOwner: mild, Recall: func(Changer) { recalls.Add(1) }}
 	require.True(t, table.Hold(h, []byte(key)))
 	require.True(t, h.Confirm())
 	return h, recalls
@@ -102,6 +102,13 @@ func TestMild(t *testing.T) {
 	table.Done(&ch)
 	assert.EqualValues(t, 1, recallsMild.Load())
 	assert.EqualValues(t, 1, recallsStrict.Load())
+	early := &Holder{Owner: 1, IgnoreOwner: true}
+	require.True(t, table.Hold(early, []byte("z")))
+	assert.False(t, table.BeginFree(&ch, 1, []byte("z")), "not yet confirmed")
+	require.True(t, early.Confirm())
+	assert.True(t, table.BeginFree(&ch, 1, []byte("z")))
+	table.Done(&ch)
+	early.Return()
 	mild.Return()
 	strict.Return()
 }
@@ -111,7 +118,7 @@ func TestMild(t *testing.T) {
 func TestYield(t *testing.T) {
 	table := newTable()
 	var recalls, yields atomic.Int32
-	h := &Holder{Owner: 1, Recall: func() { recalls.Add(1) }, Yield: func() { yields.Add(1) }}
+	h := &Holder{Owner: 1, Recall: func(Changer) { recalls.Add(1) }, Yield: func() { yields.Add(1) }}
 	require.True(t, table.Hold(h, []byte("x")))
 	require.True(t, h.Confirm())
 	var own, other Change
@@ -200,7 +207,7 @@ func TestEarly(t *testing.T) {
 		"break": (*Holder).Break,
 		"all":   func(*Holder) { table.RecallAll() },
 	} {
-		h := &Holder{Recall: func() { t.Error("told") }}
+		h := &Holder{Recall: func(Changer) { t.Error("told") }}
 		require.True(t, table.Hold(h, []byte(name)))
 		recall(h)
 		assert.False(t, h.Confirm())
@@ -231,7 +238,7 @@ func TestConcurrent(t *testing.T) {
 			for range 2000 {
 				i := rand.IntN(objects)
 				told := make(chan struct{}, 1)
-				h := &Holder{Recall: func() { told <- struct{}{} }}
+				h := &Holder{Recall: func(Changer) { told <- struct{}{} }}
 				if !table.Hold(h, key(i)) {
 					continue
 				}
@@ -341,7 +348,7 @@ func BenchmarkChange(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			table := newTable()
 			for i := range holders {
-				h := &Holder{Recall: func() {}}
+				h := &Holder{Recall: func(Changer) {}}
 				if !table.Hold(h, []byte{byte(i), byte(i >> 8)}) || !h.Confirm() {
 					b.Fatal("not held")
 				}
@@ -370,7 +377,7 @@ func TestWriter(t *testing.T) {
 		assert.True(t, table.BeginRead(&ch, 2, []byte("r")))
 
 		told := new(atomic.Int32)
-		w := &Holder{Owner: 1, IgnoreOwner: true, Writer: "w", Recall: func() { told.Add(1) }}
+		w := &Holder{Owner: 1, IgnoreOwner: true, Writer: "w", Recall: func(Changer) { told.Add(1) }}
 		require.True(t, table.Hold(w, []byte("x")))
 		assert.Nil(t, table.Writer(2, []byte("x")), "the client does not know yet")
 		require.True(t, w.Confirm())
