@@ -6,6 +6,7 @@
 #	BENCH_TIME=1s     make bench, bench-compare: time for each side of a row in a round
 #	BENCH_ROUNDS=5    make bench, bench-linux: rounds
 #	INTEROP_SOAK=1h   make soak: time for the reader and the writer, the random operations, and the bad network
+#	STATE_SCHEDULES=10000 make soak, test: random schedules of each model of the NFSv4 state and of NLM
 #	INTEROP_KERNEL=6.12 make interop, soak, demo-linux: the version of the guest's Linux (default: 6.1), or 6.1-oldest, the oldest that can be downloaded
 #	PREFIX=/usr/local make install: the destination
 #	NO_APT=1          install nothing: name missing packages and fail
@@ -95,12 +96,15 @@ bench-linux: ## Linux's client over siw at nfsrdmad and at knfsd, in virtual mac
 	$(BENCH_LINUX)
 
 INTEROP_SOAK ?= 1h
-soak: ## the README, the packages' lives and the container on Debian 12 and 13, and twice the same bytes; then the interop tests with a long soak, those of version 4 with Linux 6.12, and those of knfsd with the oldest Linux 6.1; run by hand
+STATE_SCHEDULES ?= 10000
+soak: ## the README, the packages' lives and the container on Debian 12 and 13, and twice the same bytes; random schedules of the server's models, also with the race detector; then the interop tests with a long soak, those of version 4 with Linux 6.12, and those of knfsd with the oldest Linux 6.1; run by hand
 	scripts/setup soak
 	for suite in bookworm trixie; do \
 		scripts/readme-trial $$suite && scripts/packages-trial $$suite && scripts/container-trial $$suite || exit 1; \
 	done
 	scripts/packages-twice
+	STATE_SCHEDULES=$(STATE_SCHEDULES) $(GO) test -count=1 -timeout 0 -run 'Schedules$$|^TestOutages$$' ./nfsserver/...
+	STATE_SCHEDULES=$$(($(STATE_SCHEDULES) / 10)) $(GO) test -race -count=1 -timeout 0 -run 'Schedules$$|^TestOutages$$' ./nfsserver/...
 	INTEROP_SOAK=$(INTEROP_SOAK) $(GO) test -tags interop -count=1 -timeout 0 -v ./interop/...
 	INTEROP_KERNEL=6.12 INTEROP_SOAK=$(INTEROP_SOAK) $(GO) test -tags interop -count=1 -timeout 0 -run '4$$|^TestPosix$$' -v ./interop/
 	INTEROP_KERNEL=6.1-oldest $(GO) test -tags interop -count=1 -timeout 0 -run 'Knfsd' -v ./interop/

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/internal/racetest"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
 
@@ -226,6 +227,7 @@ func TestWriterSchedules(t *testing.T) {
 	if testing.Short() {
 		schedules = 20
 	}
+	schedules = racetest.Schedules(schedules)
 	for seed := range schedules {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(seed), 37))

@@ -39,8 +39,8 @@ func (s *State) endClient(c *client, own *Session, since time.Duration, deferred
 }
 
 // statusEnding is an internal status. The call conflicts with state of a removed client, or
-// with a LOCK that runs in steps, or a lock that was denied is free: the caller releases State.mu, calls endAllState and
-// awaitSteppedLock, and starts again.
+// with a LOCK that runs in steps, or a lock that was denied has become free: the caller releases
+// State.mu, calls endAllState and awaitSteppedLock, and starts again.
 const statusEnding = statusNotStored - 1
 
 // endAllState removes the remaining state of removed clients, in steps. No lock may be

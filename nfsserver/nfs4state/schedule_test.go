@@ -780,7 +780,7 @@ func TestSchedules(t *testing.T) {
 	if testing.Short() || racetest.Enabled {
 		n = 300
 	}
-	for seed := range uint64(n) {
+	for seed := range uint64(racetest.Schedules(n)) {
 		runSchedule(t, seed)
 	}
 }

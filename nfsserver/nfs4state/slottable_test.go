@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/internal/racetest"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
 
@@ -352,7 +353,7 @@ func (m *slotModel) finishCall() {
 //
 // R8881-2.10.6-1, R8881-2.10.6.1-13.
 func TestSlotSchedules(t *testing.T) {
-	for seed := range uint64(100) {
+	for seed := range uint64(racetest.Schedules(100)) {
 		w := newTestState(t)
 		m := &slotModel{
 			testState: w, r: rand.New(rand.NewPCG(seed, 1)), session: w.newSlotClient(1, "c"), limits: SlotLimits{63, 63},

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/internal/racetest"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
 	"github.com/nfsrdma/nfsrdma/nfsserver/nfs4state"
@@ -352,7 +353,7 @@ func TestUnlockMeetsAttempt(t *testing.T) {
 // TestSchedules: RNLM-CANCEL-2, RNLM-GRANTED-3: in random schedules of calls of three clients no
 // byte has two holders, and the server and the clients agree about the holder.
 func TestSchedules(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range uint64(racetest.Schedules(300)) {
 		synctest.Test(t, func(t *testing.T) { runSchedule(t, seed) })
 	}
 }
