@@ -67,6 +67,7 @@ func (p mountProgram) serveMnt(ctx context.Context, c *oncrpc.Call, name string)
 	case err != nil:
 		return mount3.MntRes{Status: mount3.ErrAcces}
 	case e.Exported == nil:
+		p.exports.Log().Warn("rejecting a mount: no export contains the path", "client", clientHost(peer), "path", name)
 		return mount3.MntRes{Status: mount3.ErrNoEnt}
 	}
 	defer e.Leave()

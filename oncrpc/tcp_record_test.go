@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 	"testing/iotest"
 
@@ -256,5 +257,19 @@ func splitRecord(stream []byte, limit int) (rec, rest []byte, err error) {
 		if mark>>31 == 1 {
 			return rec, stream, nil
 		}
+	}
+}
+
+// TestOtherProtocol checks that the error names the protocol of a peer that has the wrong port.
+func TestOtherProtocol(t *testing.T) {
+	for begins, want := range map[string]string{
+		"MPA ID Req Frame": "the peer speaks RDMA (MPA) on a port for RPC over TCP",
+		"GET / HTTP/1.1":   "the peer speaks HTTP on", "\x16\x03\x01\x02": "the peer speaks TLS without", "SSH-2.0-x": "the peer speaks SSH on",
+		"\x7f\xff\xff\xff": "0 bytes and a fragment of 2147483647",
+	} {
+		r := recordReader{br: bufio.NewReader(strings.NewReader(begins)), max: 1 << 20}
+		_, err := r.readRecord()
+		assert.ErrorIs(t, err, errRecordLong)
+		assert.ErrorContains(t, err, want)
 	}
 }

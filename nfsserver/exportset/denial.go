@@ -1,5 +1,11 @@
 package exportset
 
+import (
+	"strings"
+
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
 // A Denial is the reason why a call is rejected before a file system sees it. Each program has
 // its own status for a Denial.
 type Denial uint8
@@ -36,3 +42,26 @@ func IsSecurityDenial(err error) bool { return err == WrongSec || err == WrongTr
 
 // Error describes the denial.
 func (d Denial) Error() string { return "exportset: " + denialTexts[d] }
+
+// maxLoggedClients is the number of an export's clients in a log line.
+const maxLoggedClients = 8
+
+// LogRejection logs the rule because of which e rejects a peer's call with err, if err is Access
+// or Perm. The log is rate-limited.
+func (s *Set) LogRejection(p *oncrpc.Peer, e *Exported, err error) {
+	switch err {
+	case Access:
+		var hosts []string
+		for i := range e.Clients[:min(len(e.Clients), maxLoggedClients)] {
+			hosts = append(hosts, e.Clients[i].Host.String())
+		}
+		if n := len(e.Clients) - len(hosts); n > 0 {
+			hosts = append(hosts, "...")
+		}
+		s.log.Warn("rejecting calls: the export is not for this client; add it to the export's clients",
+			"export", e.Path, "client", addrOf(p), "clients", strings.Join(hosts, " "))
+	case Perm:
+		s.log.Warn("rejecting calls: the export requires a source port below 1024; mount as root, or add the option insecure",
+			"export", e.Path, "client", addrOf(p), "port", p.Addr.Port())
+	}
+}

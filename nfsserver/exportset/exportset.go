@@ -120,6 +120,7 @@ func (s *Set) FindExport(ctx context.Context, peer *oncrpc.Peer, c *rpcmsg.Cred,
 		case Later:
 			return r, Later
 		default:
+			s.LogRejection(peer, e, denial)
 			err = Access
 		}
 	}

@@ -68,5 +68,8 @@ func (s *Set) findListing(ctx context.Context, p *oncrpc.Peer, set *Snapshot) (l
 			l.validUntil = v.validUntil
 		}
 	}
+	if l.denial == Access {
+		s.log.Warn("rejecting calls: no export is for this client; add it to the clients of an export", "client", addrOf(p))
+	}
 	return l
 }

@@ -233,6 +233,7 @@ func (q *Request) admitCaller(ctx context.Context) error {
 	if q.Options == nil {
 		o, err := q.set.accessFor(ctx, q.peer, q.snapshot, q.Export).forFlavor(q.caller.Flavor)
 		if err != nil {
+			q.set.LogRejection(q.peer, q.Export, err)
 			return err
 		}
 		if err := q.identifyCaller(ctx, o); err != nil {

@@ -183,6 +183,8 @@ func (x *compound) lookupName(ctx context.Context, name []byte) nfs4.Status {
 				return x.toStatus(x.goToNode(ctx, c))
 			case err != nil:
 				return x.toStatus(err)
+			case c.export != nil:
+				x.server.exports.LogRejection(x.call.Peer, c.export, exportset.Access)
 			}
 		}
 		return nfs4.ErrNoEnt
