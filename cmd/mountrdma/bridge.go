@@ -90,7 +90,7 @@ When it accepts connections, it prints one line on standard output:
 
 // runBridge serves until ctx is canceled.
 func (a *app) runBridge(ctx context.Context, o *bridgeOptions) error {
-	log := slog.New(slog.NewTextHandler(a.stderr, nil))
+	log := slog.New(cli.NewLogHandler(a.stderr, slog.LevelInfo))
 	sockets, err := cli.TakeSockets("tcp")
 	if err != nil {
 		return err

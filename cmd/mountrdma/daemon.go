@@ -98,17 +98,16 @@ func (d *daemon) isDetached() bool { return d.pipe == nil }
 // newLog returns the logger of a process that serves a mount: standard error in the
 // foreground, otherwise syslog if the host has one.
 func (m *mountCommand) newLog() *slog.Logger {
-	out := m.stderr
+	level := slog.LevelInfo
+	if m.verbose {
+		level = slog.LevelDebug
+	}
 	if m.daemon != nil {
 		log, err := syslog.New(syslog.LOG_DAEMON|syslog.LOG_NOTICE, m.name)
 		if err != nil {
 			return slog.New(slog.DiscardHandler)
 		}
-		out = log
+		return slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: level}))
 	}
-	level := slog.LevelInfo
-	if m.verbose {
-		level = slog.LevelDebug
-	}
-	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: level}))
+	return slog.New(cli.NewLogHandler(m.stderr, level))
 }

@@ -277,9 +277,8 @@ func (o *serveOptions) newLogger(w io.Writer) *slog.Logger {
 	if err := level.UnmarshalText([]byte(o.logLevel.Word)); err != nil {
 		panic(err) // --log-level accepts only slog's levels
 	}
-	h := &slog.HandlerOptions{Level: level}
 	if o.logFormat.Word == "json" {
-		return slog.New(slog.NewJSONHandler(w, h))
+		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level}))
 	}
-	return slog.New(slog.NewTextHandler(w, h))
+	return slog.New(cli.NewLogHandler(w, level))
 }

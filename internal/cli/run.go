@@ -45,7 +45,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 		return ExitOK
 	}
 	if !errors.Is(err, ErrReported) {
-		fmt.Fprintf(stderr, "%s: %v\n", root.Name(), err)
+		printError(stderr, root.Name(), err)
 	}
 	if !started {
 		return ExitUsage
