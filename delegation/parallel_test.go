@@ -72,6 +72,10 @@ func (c *concurrentGrantor) grantObject(conn *Conn, key []byte) (gt Grant, ok bo
 	if o == nil {
 		return Grant{}, false
 	}
+	return c.commitObject(o)
+}
+
+func (c *concurrentGrantor) commitObject(o *tableObject) (gt Grant, ok bool) {
 	gt, why, fx := c.g.Commit(o.acquisition, c.currentTime())
 	c.runEffects(fx)
 	if why != 0 {
