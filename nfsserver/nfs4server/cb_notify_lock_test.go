@@ -124,7 +124,7 @@ func TestPollForMachines(t *testing.T) {
 		var file fakeHeldFile
 		told := make(chan time.Time, 1)
 		lock := func() nfs4.Status {
-			_, _, st := state.Lock(machine, &nfs4state.Lock{
+			_, st := machine.Lock(&nfs4state.Lock{
 				Owner: []byte("o"), Key: "f", Range: locks.Range{End: 9}, Exclusive: true, Storage: "host",
 				Host: func() (nfs4state.HostLocks, nfs4.Status) { return &file, nfs4.OK },
 				Tell: func(*nfs4state.Waiting) { told <- time.Now() },
@@ -141,7 +141,7 @@ func TestPollForMachines(t *testing.T) {
 			assert.Equal(t, nfs4.OK, lock())
 			time.Sleep(2 * lockPollInterval)
 			assert.False(t, s.pollsLocks.Load(), "no owner waits")
-			require.Equal(t, nfs4.OK, state.Release(machine, &nfs4state.Lock{Owner: []byte("o"), Key: "f", Range: locks.Range{End: 9}}))
+			require.Equal(t, nfs4.OK, machine.Unlock(&nfs4state.Lock{Owner: []byte("o"), Key: "f", Range: locks.Range{End: 9}}))
 		}
 		file.held.Store(true)
 		require.Equal(t, nfs4.ErrDenied, lock())

@@ -26,10 +26,7 @@ type clientOwner struct{ confirmed, unconfirmed *client }
 // A client is the record of one client incarnation. State.mu guards it, except
 // the sessions' own fields, and those that its part of the State guards.
 type client struct {
-	id              uint64
-	number          uint64 // increases with each record
-	part            uint8  // of the State
-	key             ownerKey
+	holder
 	verifier        nfs4.Verifier
 	principal       Principal
 	host            Host
@@ -37,37 +34,23 @@ type client struct {
 	createdAt       time.Duration
 	unconfirmedElem *list.Element // in State.unconfirmed, or nil
 	confirmed       bool
-	ended           bool
-	endRecord       uint64 // the journal record of the client's end
 	impl            string
 	minor           uint32
-	group           *clientGroup
 	knownAddrs      []fairshare.Name // see isManagedBy
 	rivalSince      time.Duration    // see checkRival; 0: none
-	vouched         atomic.Bool      // see MarkVouched
-	monitorState    atomic.Int32     // see NoteState
 
 	sequence     uint32                 // the last CREATE_SESSION's
 	createResult *nfs4.CreateSessionRes // its results, for a retry
 
-	v40             *client40              // nil except in NFSv4.0
-	sessions        []*Session             // in NFSv4.0: only v40.session
-	renewedAt       time.Duration          // when the last session was destroyed, or when confirmed
-	reclaimed       bool                   // RECLAIM_COMPLETE was received
-	partlyReclaimed bool                   // the grace period ended after a reclaim, before RECLAIM_COMPLETE
-	lastRecord      uint64                 // number of its last record
-	namedObjects    map[string]namedObject // a Machine's, by filehandle: see MachineKey
-	tasks           map[*func()]struct{}   // see Work
-	relievedUntil   time.Duration          // ChooseForRecall does not choose the client before
+	v40           *client40            // nil except in NFSv4.0
+	sessions      []*Session           // in NFSv4.0: only v40.session
+	renewedAt     time.Duration        // when the last session was destroyed, or when confirmed
+	reclaimed     bool                 // RECLAIM_COMPLETE was received
+	tasks         map[*func()]struct{} // see Work
+	relievedUntil time.Duration        // ChooseForRecall does not choose the client before
 
 	// The client's part of the State guards these.
-	hadKinds         stateKinds // kinds of state in its record
-	unusedKinds      stateKinds // the subset that it has not had since the last trimRecord
 	opens            map[openKey]*Open
-	shareCount       int // opens with modes: the SHAREs of a Machine
-	lockSets         int
-	locks            int // in its lockSets
-	denyOpens        int // opens with a deny mode
 	revoked          map[*holding]struct{}
 	delegations      map[*file]*Delegation
 	writeDelegations int // included in delegations
@@ -83,9 +66,6 @@ type client struct {
 // silentFor returns the time since a call last renewed the client's lease. It is 0
 // while a call runs (RFC 8881, Section 8.3).
 func (c *client) silentFor(now time.Duration) time.Duration {
-	if c.isMachine() && c.hasReclaimableState() {
-		return 0
-	}
 	last := c.renewedAt
 	for _, s := range c.sessions {
 		last = max(last, s.lastRenewal(now))
@@ -97,9 +77,6 @@ func (c *client) silentFor(now time.Duration) time.Duration {
 func (c *client) hasState() bool {
 	return len(c.sessions) > 0 && c.v40 == nil || c.hasReclaimableState()
 }
-
-// hasReclaimableState reports whether c has state that it may reclaim after a restart.
-func (c *client) hasReclaimableState() bool { return len(c.opens) > 0 || len(c.delegations) > 0 }
 
 // rejectsOp reports whether op requires the machine credential, and the call's
 // principal differs or the call is not sealed.
@@ -315,15 +292,13 @@ func (s *State) newClient(key ownerKey, x *Exchange, deferred *deferredWork) (
 	if o := s.owners[key]; o != nil && o.unconfirmed != nil {
 		s.dropUnconfirmed(o.unconfirmed)
 	}
-	p := s.groupOf(x.Party)
-	if !s.hasQuota(p, unconfirmedRecords, 1) {
+	if p := s.groupOf(x.Party); !s.hasQuota(p, unconfirmedRecords, 1) {
 		s.dropUnconfirmed(s.oldestUnconfirmed(p))
 	}
-	if !s.ensureQuota(p, clientRecords, 1, deferred) {
-		s.addUsage(p, clientRecords, 0) // forget a group that has nothing
+	p := s.groupForRecord(x.Party, deferred)
+	if p == nil {
 		return 0, 0, false, nfs4.ErrDelay
 	}
-	p = s.groupOf(x.Party)
 	o := s.owners[key]
 	if o == nil {
 		o = &clientOwner{}
@@ -331,10 +306,12 @@ func (s *State) newClient(key ownerKey, x *Exchange, deferred *deferredWork) (
 	}
 	s.lastClientNumber++
 	c := &client{
-		id: s.newClientID(), number: s.lastClientNumber, part: uint8(s.lastClientNumber % stateParts), key: key, verifier: x.Verifier, principal: x.Principal, host: x.Host, protect: x.Protect,
-		createdAt: s.config.Now(), impl: x.Impl, minor: x.Minor, opens: make(map[openKey]*Open), group: p,
+		holder:   holder{id: s.newClientID(), number: s.lastClientNumber, part: uint8(s.lastClientNumber % stateParts), key: key, group: p},
+		verifier: x.Verifier, principal: x.Principal, host: x.Host, protect: x.Protect,
+		createdAt: s.config.Now(), impl: x.Impl, minor: x.Minor, opens: make(map[openKey]*Open),
 		knownAddrs: []fairshare.Name{x.Party},
 	}
+	c.client = c
 	s.addUsage(p, clientRecords, 1)
 	s.addUsage(p, unconfirmedRecords, 1)
 	c.unconfirmedElem = s.unconfirmed.PushBack(c)
@@ -433,7 +410,7 @@ func (s *State) Expire(id uint64) nfs4.Status {
 	status := nfs4.OK
 	switch c := s.clients[id]; {
 	case c == nil:
-		status = nfs4.ErrStaleClientID
+		status = s.expireMachine(id, &deferred)
 	case !c.confirmed:
 		s.dropUnconfirmed(c)
 	case !s.endClient(c, nil, anyRenewal, &deferred):

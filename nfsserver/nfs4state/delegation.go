@@ -118,10 +118,10 @@ func (s *State) mayDelegate(c *client, f *file, a *Delegate, h *hold) nfs4.Statu
 	case c.ended:
 		return nfs4.ErrBadSession
 	case a.Reclaim:
-		if status := s.mayReclaim(c, a.recordKinds()); status != nfs4.OK {
+		if status := s.mayReclaim(&c.holder, a.recordKinds()); status != nfs4.OK {
 			return status
 		}
-	case s.mustReclaimFirst(c), s.checkGrace():
+	case s.mustReclaimFirst(&c.holder), s.checkGrace():
 		return nfs4.ErrGrace
 	case !c.canCallBack():
 		return nfs4.ErrCBPathDown
@@ -132,7 +132,7 @@ func (s *State) mayDelegate(c *client, f *file, a *Delegate, h *hold) nfs4.Statu
 		return nfs4.ErrStale // closed in the meantime
 	case c.delegations[f] != nil:
 		return nfs4.ErrExist
-	case len(f.modeCounts[denyShift]) > 0, f.machineOpens > 0, !a.Write && len(f.modeCounts[1]) > 0, a.Write && !f.isUsedOnlyBy(c):
+	case len(f.modeCounts[denyShift]) > 0, len(f.machines) > 0, !a.Write && len(f.modeCounts[1]) > 0, a.Write && !f.isUsedOnlyBy(c):
 		return nfs4.ErrShareDenied
 	case s.needsStateFor(c.group, stateIDs, 1, h), s.needsStateFor(c.group, delegatedFiles, 1, h):
 		return statusNeedsState
@@ -149,7 +149,7 @@ func (f *file) isUsedOnlyBy(c *client) bool {
 		return false
 	}
 	for _, held := range f.modeCounts {
-		if len(held) > 1 || len(held) == 1 && held[c] == 0 {
+		if len(held) > 1 || len(held) == 1 && held[&c.holder] == 0 {
 			return false
 		}
 	}
@@ -195,7 +195,7 @@ func (s *State) Delegate(session *Session, a *Delegate, attach any) (d *Delegati
 		if status := s.mayDelegate(c, f, a, &h); status != nfs4.OK {
 			return status
 		}
-		status := s.recordState(c, a.recordKinds(), a.Key, &h)
+		status := s.recordState(&c.holder, a.recordKinds(), a.Key, &h)
 		if status == nfs4.OK {
 			d = s.newDelegation(c, f, a, attach)
 		}
@@ -251,7 +251,7 @@ func (s *State) ReplaceOpen(session *Session, open, delegation *nfs4.StateID) bo
 	s.lockFile(o.Key, &deferred.hold)
 	for bit, held := range o.key.file.modeCounts {
 		own := int(o.modes.Load() >> bit & 1)
-		if held[o.client] != own || bit >= denyShift && own > 0 {
+		if held[&o.client.holder] != own || bit >= denyShift && own > 0 {
 			return false
 		}
 	}
@@ -376,7 +376,7 @@ func (s *State) IsOpenForWriting(d *Delegation) bool {
 	s.lockShard(sh, &h, false)
 	defer s.unlock(&h)
 	f := sh.files[d.Key]
-	return f != nil && f.modeCounts[1][d.client] > 0
+	return f != nil && f.modeCounts[1][&d.client.holder] > 0
 }
 
 // IsOutstanding reports whether a client has yet to return a delegation.
@@ -406,10 +406,7 @@ func (s *State) revokeDelegation(d *Delegation, why nfs4.Status, deferred *defer
 	}
 	s.delegations.revoked++
 	s.endDelegation(d, 0, deferred)
-	s.rewriteRecord(d.client)
-	record := max(d.client.lastRecord, d.client.endRecord)
-	s.holdGrants(d.Key, record)
-	deferred.pendingReleases[len(deferred.pendingReleases)-1].record = record
+	deferred.pendingReleases[len(deferred.pendingReleases)-1].record = s.recordRevoked(&d.client.holder, d.Key)
 }
 
 // HasEarlierDelegations reports whether clients may still rely on delegations that earlier States

@@ -5,9 +5,10 @@
 //
 //	State ─▶ client record ─▶ Session ─▶ slot: sequence ID, cached reply
 //	  │            │
-//	  │            └─▶ Open ─▶ file: all clients' share reservations and locks
+//	  │            └─▶ Open ─▶ file: all holders' share reservations and locks
 //	  │                 ▲ └─▶ lockSet: the locks of a lock-owner through the Open
-//	  └─ stateid ───────┴─────▲
+//	  ├─ stateid ───────┴─────▲
+//	  └─▶ MachineRecord ─▶ machineFile ─▶ file
 //
 // The package decides; the caller acts. A method takes decoded arguments,
 // changes the state, and returns the status to send. Config.Now supplies the
@@ -28,6 +29,12 @@
 // and lock-owners have sequence numbers and the last reply (RFC 7530, Section
 // 9.1.7): an operation runs between BeginTurn and EndTurn. All other methods are the
 // same for all versions.
+//
+// # Version 3
+//
+// A Machine, a client of the Network Lock Manager, has no stateids and no lease. Its locks and SHAREs
+// belong to the file directly (machineFile). A holder is what a client record and a MachineRecord
+// have in common: conflicts, limits, waiting owners and the journal do not distinguish them.
 //
 // # Silent clients
 //
@@ -58,8 +65,8 @@
 //
 // # Locks
 //
-// OPEN, LOCK, LOCKU, CLOSE and DELEGRETURN lock only a part of the State (statePart), which
-// guards what their client has, and the fileShard of their object, which guards the opens, share
+// OPEN, LOCK, LOCKU, CLOSE, DELEGRETURN and the calls of Machines lock only a part of the State
+// (statePart), which guards what their client or Machine has, and the fileShard of their object, which guards the opens, share
 // reservations, byte-range locks, delegations and queue of the file. Calls of different clients for
 // different files therefore use no common mutex; what all count together is atomic.
 //
@@ -68,7 +75,7 @@
 // that wait for locks, which the holder of a part may read. A call that has locked only a part and
 // must change any of these (it needs a record, waits for a lock, conflicts with a silent client, or
 // is near a limit) returns statusNeedsState, and starts again with State.mu. So do all calls in the
-// grace period, and those of NFSv4.0 clients and Machines.
+// grace period, and those of NFSv4.0 clients.
 //
 // A goroutine locks mutexes in this order (lockRank):
 //

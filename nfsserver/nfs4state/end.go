@@ -18,8 +18,8 @@ const anyRenewal time.Duration = math.MaxInt64
 // endAllState removes the rest, in steps. Until then calls that conflict with that state
 // get statusEnding.
 func (s *State) endClient(c *client, own *Session, since time.Duration, deferred *deferredWork) bool {
-	s.mu.countSilentFor(c)
-	if c.isMachine() && c.hasReclaimableState() && since != anyRenewal || c.renewedAt >= since || !killSessions(c.sessions, own, since, c.stopTasks) {
+	s.mu.countSilentFor(&c.holder)
+	if c.renewedAt >= since || !killSessions(c.sessions, own, since, c.stopTasks) {
 		return false
 	}
 	c.endRecord = s.recordClientGone(c.key)
@@ -33,9 +33,14 @@ func (s *State) endClient(c *client, own *Session, since time.Duration, deferred
 	o := s.owners[c.key]
 	o.confirmed = nil
 	s.forgetClient(c, o)
-	s.endingClients = append(s.endingClients, c)
-	deferred.unfinished = !s.endStateStep(deferred)
+	s.beginEnding(&c.holder, deferred)
 	return true
+}
+
+// beginEnding begins to remove the state of a removed holder.
+func (s *State) beginEnding(h *holder, deferred *deferredWork) {
+	s.endingHolders = append(s.endingHolders, h)
+	deferred.unfinished = !s.endStateStep(deferred)
 }
 
 // statusEnding is an internal status. The call conflicts with state of a removed client, or
@@ -43,7 +48,7 @@ func (s *State) endClient(c *client, own *Session, since time.Duration, deferred
 // State.mu, calls endAllState and awaitSteppedLock, and starts again.
 const statusEnding = statusNotStored - 1
 
-// endAllState removes the remaining state of removed clients, in steps. No lock may be
+// endAllState removes the remaining state of removed holders, in steps. No lock may be
 // held.
 func (s *State) endAllState() {
 	for done := false; !done; {
@@ -56,16 +61,16 @@ func (s *State) endAllState() {
 	}
 }
 
-// endStateStep removes state of removed clients until State.mu should be released, and
+// endStateStep removes state of removed holders until State.mu should be released, and
 // reports whether nothing is left.
 func (s *State) endStateStep(deferred *deferredWork) bool {
 	var ended deferredWork
-	for len(s.endingClients) > 0 && s.endClientStep(s.endingClients[0], &ended) {
-		s.addUsage(s.endingClients[0].group, clientRecords, -1)
-		s.endingClients = s.endingClients[1:]
+	for len(s.endingHolders) > 0 && s.endHolderStep(s.endingHolders[0], &ended) {
+		s.addUsage(s.endingHolders[0].group, clientRecords, -1)
+		s.endingHolders = s.endingHolders[1:]
 	}
-	if len(s.endingClients) == 0 {
-		s.endingClients = nil
+	if len(s.endingHolders) == 0 {
+		s.endingHolders = nil
 	}
 	if ended.firstFile != nil {
 		deferred.endedFiles = append(append(deferred.endedFiles, ended.firstFile), ended.files...)
@@ -73,7 +78,16 @@ func (s *State) endStateStep(deferred *deferredWork) bool {
 	deferred.syncLater = append(deferred.syncLater, ended.syncHosts...)
 	deferred.freedFiles = append(deferred.freedFiles, ended.freedFiles...)
 	deferred.pendingReleases = append(deferred.pendingReleases, ended.pendingReleases...)
-	return len(s.endingClients) == 0
+	return len(s.endingHolders) == 0
+}
+
+// endHolderStep removes state of one removed holder until State.mu should be released, and reports
+// whether nothing is left.
+func (s *State) endHolderStep(h *holder, deferred *deferredWork) bool {
+	if h.client != nil {
+		return s.endClientStep(h.client, deferred)
+	}
+	return s.endMachineStep(h.machine, deferred)
 }
 
 // endClientStep removes state of one removed client until State.mu should be released, and
@@ -111,29 +125,46 @@ func (s *State) endClientStep(c *client, deferred *deferredWork) bool {
 // the State should be unlocked. It reports whether nothing is left: then the caller may call
 // closeOpen.
 func (s *State) shedOpen(o *Open, deferred *deferredWork) bool {
-	entries := s.entriesIn(&deferred.hold)
-	for w := range o.waits {
-		if entries.shouldPause() {
-			return false
-		}
-		entries.countEntry()
-		s.leaveQueue(w, deferred)
+	if !s.shedWaits(o.waits, deferred) {
+		return false
 	}
 	for _, set := range o.locks {
-		for set.part.Len() > 0 {
-			if entries.shouldPause() {
-				return false
-			}
-			s.dropLock(set, deferred)
-		}
-		if entries.shouldPause() {
+		if !s.shedLocks(&set.ownerLocks, deferred) {
 			return false
 		}
-		entries.countEntry()
 		s.rememberExpired(&set.holding)
 		set.revokedStatus = o.revokedStatus
 		s.endLocks(set, deferred)
 	}
+	return s.visitEntry(deferred)
+}
+
+// shedWaits removes waiting owners from their queue. Like shedLocks, it returns false if the State
+// should be unlocked before the rest.
+func (s *State) shedWaits(waits waitSet, deferred *deferredWork) bool {
+	for w := range waits {
+		if !s.visitEntry(deferred) {
+			return false
+		}
+		s.leaveQueue(w, deferred)
+	}
+	return true
+}
+
+// shedLocks unlocks an owner's locks.
+func (s *State) shedLocks(l *ownerLocks, deferred *deferredWork) bool {
+	for l.part.Len() > 0 {
+		if s.entriesIn(&deferred.hold).shouldPause() {
+			return false
+		}
+		s.dropLock(l, deferred)
+	}
+	return s.visitEntry(deferred)
+}
+
+// visitEntry counts an entry, or returns false if the State should be unlocked before.
+func (s *State) visitEntry(deferred *deferredWork) bool {
+	entries := s.entriesIn(&deferred.hold)
 	if entries.shouldPause() {
 		return false
 	}
@@ -141,13 +172,13 @@ func (s *State) shedOpen(o *Open, deferred *deferredWork) bool {
 	return true
 }
 
-// dropLock unlocks one lock of a lockSet.
-func (s *State) dropLock(set *lockSet, deferred *deferredWork) {
+// dropLock unlocks one of an owner's locks.
+func (s *State) dropLock(l *ownerLocks, deferred *deferredWork) {
 	s.entriesIn(&deferred.hold).countEntry()
-	r := set.part.DropOne()
-	s.countLocks(set, -1)
-	set.owner.file.queueHostUnlock(r, deferred)
-	deferred.noteFreed(set.owner.file, r)
+	r := l.part.DropOne()
+	s.countLocks(l.owner, -1)
+	l.owner.file.queueHostUnlock(r, deferred)
+	deferred.noteFreed(l.owner.file, r)
 }
 
 // rememberExpired remembers a stateid of a removed NFSv4.0 client.

@@ -84,9 +84,9 @@ func (s *State) endGrace() {
 		if r.current {
 			continue
 		}
-		if o := s.owners[key]; o != nil && o.confirmed != nil && o.confirmed.hasReclaimableState() {
-			o.confirmed.partlyReclaimed = o.confirmed.v40 == nil && !o.confirmed.isMachine()
-			s.writeRecord(o.confirmed)
+		if h := s.holderOf(key); h != nil && h.hasReclaimableState() {
+			h.partlyReclaimed = h.client != nil && h.client.v40 == nil
+			s.writeRecord(h)
 			continue
 		}
 		s.deleteRecord(key)
@@ -123,24 +123,24 @@ func (s *State) isNameReserved(key ownerKey, p Principal, h Host, sealed bool) b
 	return ok && (r.principal != p || r.host != Host{} && r.host != h || r.sealed && !sealed) && s.checkGrace() && !r.current
 }
 
-// mustReclaimFirst reports whether a client's calls that are not reclaims must wait, because
+// mustReclaimFirst reports whether a holder's calls that are not reclaims must wait, because
 // it may still have to reclaim: until RECLAIM_COMPLETE or, in NFSv4.0 and NLM, which lack
 // it, until the grace period ends. State.mu is held.
-func (s *State) mustReclaimFirst(c *client) bool {
-	if c.v40 == nil && !c.isMachine() {
+func (s *State) mustReclaimFirst(h *holder) bool {
+	if c := h.client; c != nil && c.v40 == nil {
 		return !c.reclaimed
 	}
-	r, ok := s.ledger.records[c.key]
+	r, ok := s.ledger.records[h.key]
 	return s.checkGrace() && ok && !r.current
 }
 
-// mayReclaim returns the status of a reclaim. The client's record must have the
+// mayReclaim returns the status of a reclaim. The holder's record must have the
 // given kinds, which are 0 for an open without a deny mode. State.mu is held.
-func (s *State) mayReclaim(c *client, kind stateKinds) nfs4.Status {
-	if c.reclaimed || !s.checkGrace() {
+func (s *State) mayReclaim(h *holder, kind stateKinds) nfs4.Status {
+	if h.client != nil && h.client.reclaimed || !s.checkGrace() {
 		return nfs4.ErrNoGrace
 	}
-	switch r, ok := s.ledger.records[c.key]; {
+	switch r, ok := s.ledger.records[h.key]; {
 	case !ok, r.current, r.onlyTrusts:
 		return nfs4.ErrNoGrace
 	case kind&^r.kinds != 0:
@@ -169,12 +169,12 @@ func (s *State) reclaimComplete(c *client) nfs4.Status {
 	switch {
 	case c.partlyReclaimed:
 		c.partlyReclaimed = false
-		s.writeRecord(c)
+		s.writeRecord(&c.holder)
 	case !grace || !ok || r.current:
 	case !c.hasReclaimableState():
 		s.recordClientGone(c.key)
 	default:
-		s.writeRecord(c)
+		s.writeRecord(&c.holder)
 	}
 	if ok && s.ledger.storedRecords.Load() < max(s.ledger.reclaimBarrier, c.lastRecord) {
 		return statusNotStored

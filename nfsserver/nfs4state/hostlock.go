@@ -101,20 +101,20 @@ func (s *State) releaseHostFile(h *hostFile) {
 // lockWithHost locks bytes in the table and on the host. It checks the table
 // before and after the call to the host: calls that remove state do not wait for
 // the host.
-func (s *State) lockWithHost(session *Session, a *Lock, whole bool, deferred *deferredWork) (id nfs4.StateID, d Denied, status nfs4.Status) {
+func (s *State) lockWithHost(by locker, a *Lock, whole bool, deferred *deferredWork) (id nfs4.StateID, d Denied, status nfs4.Status) {
 	h := s.acquireHostFile(a)
 	defer s.releaseHostFile(h)
-	weaker, d, status := s.mayLockOnHost(session, a, whole, deferred)
+	weaker, d, status := s.mayLockOnHost(by, a, whole, deferred)
 	if status != nfs4.OK {
 		return id, d, status
 	}
 	held, d, status := s.strengthenHost(h, a, weaker)
-	s.lockClient(session.client, &deferred.hold, whole)
+	s.lockHolder(by.lockHolder(), &deferred.hold, whole)
 	defer s.unlock(&deferred.hold)
 	s.lockFile(a.Key, &deferred.hold)
 	var l lockTarget
 	if status == nfs4.OK {
-		l, d, status = s.mayLock(session, a, deferred)
+		l, d, status = s.mayLock(by, a, deferred)
 	}
 	if status == nfs4.OK {
 		id, status = s.addLock(a, &l, deferred)
@@ -127,13 +127,13 @@ func (s *State) lockWithHost(session *Session, a *Lock, whole bool, deferred *de
 }
 
 // mayLockOnHost calls mayLock, and returns the weakerParts.
-func (s *State) mayLockOnHost(session *Session, a *Lock, whole bool, deferred *deferredWork) (weaker []locks.Range, d Denied, status nfs4.Status) {
-	s.lockClient(session.client, &deferred.hold, whole)
+func (s *State) mayLockOnHost(by locker, a *Lock, whole bool, deferred *deferredWork) (weaker []locks.Range, d Denied, status nfs4.Status) {
+	s.lockHolder(by.lockHolder(), &deferred.hold, whole)
 	defer s.unlock(&deferred.hold)
 	s.lockFile(a.Key, &deferred.hold)
-	l, d, status := s.mayLock(session, a, deferred)
+	l, d, status := s.mayLock(by, a, deferred)
 	if status == nfs4.OK {
-		weaker, status = s.weakerParts(l.open.key.file, a, &deferred.hold)
+		weaker, status = s.weakerParts(l.file, a, &deferred.hold)
 	}
 	return weaker, d, status
 }
@@ -144,7 +144,7 @@ func (s *State) mayLockOnHost(session *Session, a *Lock, whole bool, deferred *d
 // held, so no call makes locks stronger, and the host keeps those that are removed.
 func (s *State) weakerParts(f *file, a *Lock, h *hold) (parts []locks.Range, status nfs4.Status) {
 	rest := a.Range
-	if !a.Exclusive {
+	if !a.Exclusive && f != nil {
 		for r, exclusive := range f.locks.Pieces(a.Range) {
 			if h.isWhole() {
 				s.mu.pauseLocked()
@@ -233,10 +233,10 @@ func (s *State) hostDenied(r locks.Range, kind locks.Kind) Denied {
 }
 
 // testLockWithHost tests a lock in the table and on the host.
-func (s *State) testLockWithHost(session *Session, a *Lock, whole bool, deferred *deferredWork) (d Denied, status nfs4.Status) {
+func (s *State) testLockWithHost(by *holder, a *Lock, whole bool, deferred *deferredWork) (d Denied, status nfs4.Status) {
 	h := s.acquireHostFile(a)
 	defer s.releaseHostFile(h)
-	d, status = s.testLock(session, a, whole, deferred)
+	d, status = s.testLock(by, a, whole, deferred)
 	if status != nfs4.OK {
 		return d, status
 	}
@@ -414,7 +414,7 @@ func (s *State) hostCourtesy(now time.Duration) map[*client]time.Duration {
 	s.mu.Lock()
 	for _, c := range s.clients {
 		s.mu.pauseLocked()
-		s.mu.countSilentFor(c)
+		s.mu.countSilentFor(&c.holder)
 		if c.confirmed && c.silentFor(now) > s.config.Lease {
 			for h := range s.hostFilesOf(c) {
 				all = append(all, locked{c, h.storage, h.key})

@@ -153,23 +153,23 @@ func (s *State) countStale(r record, n int) {
 	}
 }
 
-// recordState adds kinds of state to a confirmed client's record. If the object cannot be
+// recordState adds kinds of state to the record of a confirmed client or a Machine. If the object cannot be
 // granted at once, the status is statusNotStored: the caller unlocks the State, calls
-// storeQueue, and starts again. It may also be statusNeedsState. The client is locked.
-func (s *State) recordState(c *client, had stateKinds, key string, h *hold) nfs4.Status {
-	c.hadKinds |= had
-	c.unusedKinds &^= had | anyState
+// storeQueue, and starts again. It may also be statusNeedsState. The holder is locked.
+func (s *State) recordState(by *holder, had stateKinds, key string, h *hold) nfs4.Status {
+	by.hadKinds |= had
+	by.unusedKinds &^= had | anyState
 	// A grant to a client whose record is not current is a reclaim, which that record covers.
-	if r, ok := s.ledger.records[c.key]; s.ledger.journal != nil && (!ok || r.current) {
-		switch now := c.newRecord(); {
+	if r, ok := s.ledger.records[by.key]; s.ledger.journal != nil && (!ok || r.current) {
+		switch now := by.newRecord(); {
 		case ok && r == now:
 		case !h.isWhole():
 			return statusNeedsState
 		default:
-			s.replaceRecord(c, now)
+			s.replaceRecord(by, now)
 		}
 	}
-	if s.ledger.storedRecords.Load() < c.lastRecord || !s.recordsStored(key) {
+	if s.ledger.storedRecords.Load() < by.lastRecord || !s.recordsStored(key) {
 		return statusNotStored
 	}
 	return nfs4.OK
@@ -181,31 +181,32 @@ func (s *State) recordsStored(key string) bool {
 	return s.ledger.storedRecords.Load() >= max(s.ledger.reclaimBarrier, s.ledger.freedObjects[key])
 }
 
-// writeRecord writes the record of a confirmed client, if it has changed. State.mu is
-// held.
-func (s *State) writeRecord(c *client) {
-	now := c.newRecord()
-	if r, ok := s.ledger.records[c.key]; s.ledger.journal != nil && (!ok || r != now) {
-		s.replaceRecord(c, now)
+// writeRecord writes a holder's record, if it has changed. State.mu is held.
+func (s *State) writeRecord(h *holder) {
+	now := h.newRecord()
+	if r, ok := s.ledger.records[h.key]; s.ledger.journal != nil && (!ok || r != now) {
+		s.replaceRecord(h, now)
 	}
 }
 
-// newRecord returns the record of a confirmed client as it should be.
-func (c *client) newRecord() record {
-	return record{
-		principal: c.principal, host: c.host, minor: c.minor, kinds: c.hadKinds, current: true, revoked: len(c.revoked) > 0 || c.partlyReclaimed,
-		sealed: c.protect.How == nfs4.ProtectMachCred,
+// newRecord returns a holder's record as it should be.
+func (h *holder) newRecord() record {
+	r := record{kinds: h.hadKinds, current: true, revoked: h.partlyReclaimed}
+	if c := h.client; c != nil {
+		r.principal, r.host, r.minor, r.sealed = c.principal, c.host, c.minor, c.protect.How == nfs4.ProtectMachCred
+		r.revoked = r.revoked || len(c.revoked) > 0
 	}
+	return r
 }
 
-// replaceRecord writes a client's record. State.mu is held.
-func (s *State) replaceRecord(c *client, now record) {
-	r, ok := s.ledger.records[c.key]
-	s.setRecord(c.key, now)
-	c.lastRecord = s.enqueueRecord(now.appendTo(nil, c.key))
+// replaceRecord writes a holder's record. State.mu is held.
+func (s *State) replaceRecord(h *holder, now record) {
+	r, ok := s.ledger.records[h.key]
+	s.setRecord(h.key, now)
+	h.lastRecord = s.enqueueRecord(now.appendTo(nil, h.key))
 	if ok && !r.current {
-		s.ledger.reclaimBarrier = c.lastRecord
-		s.ledger.trustBarrier.Store(c.lastRecord)
+		s.ledger.reclaimBarrier = h.lastRecord
+		s.ledger.trustBarrier.Store(h.lastRecord)
 	}
 }
 
@@ -215,7 +216,7 @@ func (s *State) replaceRecord(c *client, now record) {
 // write. A client that may still reclaim keeps its record. State.mu is held.
 func (s *State) trimRecord(c *client, lazily bool) {
 	r, ok := s.ledger.records[c.key]
-	if !ok || !r.current || c.isMachine() { // a Machine without state is removed
+	if !ok || !r.current {
 		return
 	}
 	unused := c.hadKinds &^ c.presentKinds()
@@ -233,7 +234,7 @@ func (s *State) trimRecord(c *client, lazily bool) {
 		s.recordClientGone(c.key)
 	case unused != 0:
 		c.hadKinds &^= unused
-		s.writeRecord(c)
+		s.writeRecord(&c.holder)
 	}
 }
 

@@ -65,18 +65,29 @@ func (s *State) Counts() Counts {
 		s.mu.pauseLocked()
 		n.Opens += len(c.opens)
 	}
+	for _, m := range s.machines {
+		s.mu.pauseLocked()
+		n.Opens += m.shareCount
+	}
 	return n
 }
 
 // Clients returns the oldest limit client records, the oldest first, and the total
 // number. Clients that end during the call may be missing.
 func (s *State) Clients(limit int) (list []ClientInfo, all int) {
-	type record struct{ number, id uint64 }
+	type record struct {
+		number, id uint64
+		machine    *MachineRecord // nil: a client
+	}
 	var records []record
 	s.mu.Lock()
 	for _, c := range s.clients {
 		s.mu.pauseLocked()
-		records = append(records, record{c.number, c.id})
+		records = append(records, record{c.number, c.id, nil})
+	}
+	for _, m := range s.machines {
+		s.mu.pauseLocked()
+		records = append(records, record{m.number, m.id, m})
 	}
 	s.mu.Unlock()
 	slices.SortFunc(records, func(a, b record) int { return cmp.Compare(a.number, b.number) })
@@ -87,6 +98,8 @@ func (s *State) Clients(limit int) (list []ClientInfo, all int) {
 		s.mu.pauseLocked()
 		if c := s.clients[r.id]; c != nil {
 			list = append(list, s.clientInfo(c))
+		} else if m := r.machine; m != nil && !m.ended {
+			list = append(list, m.clientInfo(s.config.Now()))
 		}
 	}
 	return list, len(records)
@@ -103,11 +116,6 @@ func (s *State) clientInfo(c *client) ClientInfo {
 	if c.confirmed {
 		i.Silent = c.silentFor(now)
 		i.Courtesy = i.Silent > s.config.Lease
-	}
-	if m, ok := machineOf(c.key); ok {
-		i.Machine, i.Owner, i.Transport, i.Addr, i.Courtesy = true, m.Name, TCP, netip.AddrPortFrom(m.Addr, 0), false
-		i.Opens = c.shareCount
-		return i
 	}
 	if c.v40 != nil {
 		i.Addr, i.Callback = c.v40.addr, c.v40.callback

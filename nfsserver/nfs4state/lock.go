@@ -7,33 +7,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/locks"
 )
 
-// A lockOwnerKey identifies a lock-owner.
-type lockOwnerKey struct {
-	client *client
-	name   string
-}
-
-// A lockOwner is a lock-owner with locks on a file. It may have several
-// lockSets, through different Opens, but its locks form a single set of bytes
-// (RFC 8881, Section 9.5).
-type lockOwner struct {
-	lockOwnerKey
-	file     *file
-	ranges   *locks.Owner
-	setCount int
-}
-
-// A lockSet holds the locks of a lock-owner through one Open. When all bytes are
-// unlocked, its stateid remains until FREE_STATEID or CLOSE (RFC 8881, Section
-// 8.2.4).
-type lockSet struct {
-	holding
-	owner *lockOwner
-	part  *locks.Part
-}
-
-// A Lock holds the arguments of State.Lock. State.Unlock uses only StateID, Key
-// and Range, and State.TestLock only Owner, Key, Range and Exclusive.
+// A Lock holds the arguments of State.Lock and MachineRecord.Lock. State.Unlock uses only StateID,
+// Key and Range, and State.TestLock only Owner, Key, Range and Exclusive.
 type Lock struct {
 	// StateID is the stateid of the lock-owner's locks through an open or, if
 	// New is set, of the open, or if ByDelegation is also set, perhaps of a delegation that
@@ -52,9 +27,8 @@ type Lock struct {
 	// must not block. If Tell is nil, the owner is not notified.
 	Tell func(*Waiting)
 
-	// File becomes the File of the Open with which a Machine locks the object, if it
-	// does not exist yet. Config.Release gets it. Handle is the call's filehandle.
-	File   any
+	// Mark and Handle are a Machine's: a value for State.Revoke, and the call's filehandle.
+	Mark   any
 	Handle []byte
 
 	// For, if not nil, is the Waiting of a Machine that gets the lock. Before is then
@@ -85,69 +59,80 @@ type Denied struct {
 // 8881, Section 18.10), and replaces the owner's earlier locks on them. It
 // returns the stateid of the owner's locks or, with NFS4ERR_DENIED, the
 // conflicting lock of another owner or a host process. Conflicting clients
-// whose lease has expired are removed. With NFS4ERR_DEADLOCK, the owner of a
-// Machine would wait forever.
-func (s *State) Lock(session *Session, a *Lock) (id nfs4.StateID, d Denied, status nfs4.Status) {
+// whose lease has expired are removed.
+func (s *State) Lock(session *Session, a *Lock) (nfs4.StateID, Denied, nfs4.Status) {
+	return s.lockFor(session, a)
+}
+
+// A locker locks bytes: a client's Session or a Machine.
+type locker interface {
+	lockHolder() *holder
+
+	// findLockTarget returns the state that a lock belongs to, or the LOCK's status. The holder and
+	// the file are locked.
+	findLockTarget(a *Lock) (lockTarget, nfs4.Status)
+}
+
+func (s *State) lockFor(by locker, a *Lock) (id nfs4.StateID, d Denied, status nfs4.Status) {
 	var deferred deferredWork
 	defer func() { s.runDeferred(deferred) }()
 	status = s.retryUntilStored(a.Aside, func(whole bool) (status nfs4.Status) {
 		if a.Host != nil {
-			id, d, status = s.lockWithHost(session, a, whole, &deferred)
+			id, d, status = s.lockWithHost(by, a, whole, &deferred)
 		} else {
-			id, d, status = s.lockInTable(session, a, whole, &deferred)
+			id, d, status = s.lockInTable(by, a, whole, &deferred)
 		}
 		if status == nfs4.ErrDenied && a.Tell != nil {
-			status = s.enqueueWaiter(session, a, &d)
+			status = s.enqueueWaiter(by, a, &d)
 		}
 		return status
 	})
 	if status == nfs4.ErrDenied && a.Tell != nil {
 		s.lockWait()
 	}
-	if status != nfs4.OK {
-		s.lockAndTidyMachine(session.client, a, &deferred)
-	}
 	return id, d, status
 }
 
 // lockInTable locks bytes only in the table, and not on the host.
-func (s *State) lockInTable(session *Session, a *Lock, whole bool, deferred *deferredWork) (id nfs4.StateID, d Denied, status nfs4.Status) {
-	s.lockClient(session.client, &deferred.hold, whole)
+func (s *State) lockInTable(by locker, a *Lock, whole bool, deferred *deferredWork) (id nfs4.StateID, d Denied, status nfs4.Status) {
+	s.lockHolder(by.lockHolder(), &deferred.hold, whole)
 	defer s.unlock(&deferred.hold)
 	s.lockFile(a.Key, &deferred.hold)
-	l, d, status := s.mayLock(session, a, deferred)
+	l, d, status := s.mayLock(by, a, deferred)
 	if status == nfs4.OK {
 		id, status = s.addLock(a, &l, deferred)
 	}
 	return id, d, status
 }
 
-// A lockTarget is the state that a lock belongs to. owner and set are nil if the
-// lock must create them.
+// A lockTarget is the state that a lock belongs to. owner and locks are nil if the
+// lock must create them, and so is file for a Machine.
 type lockTarget struct {
-	open  *Open
+	file  *file
 	owner *lockOwner
-	set   *lockSet
+	locks *ownerLocks
+	cost  int // of what the lock must create, in stateids
+
+	open    *Open // nil for a Machine
+	set     *lockSet
+	machine *MachineRecord // nil for a client
 }
+
+// useSet makes set l's locks.
+func (l *lockTarget) useSet(set *lockSet) { l.set, l.locks = set, &set.ownerLocks }
 
 // mayLock checks a LOCK. It changes nothing, except that it removes conflicting
 // clients whose lease has expired. If the status is OK, the caller may call
 // addLock. With NFS4ERR_DENIED, mayLock returns another owner's lock.
-func (s *State) mayLock(session *Session, a *Lock, deferred *deferredWork) (l lockTarget, d Denied, status nfs4.Status) {
-	c := session.client
-	l, status = s.findLockState(session, a)
-	o := l.open
-	switch {
-	case c.ended:
+func (s *State) mayLock(by locker, a *Lock, deferred *deferredWork) (l lockTarget, d Denied, status nfs4.Status) {
+	c := by.lockHolder()
+	if c.ended {
 		return l, d, nfs4.ErrBadSession
-	case o != nil && o.Key != a.Key:
-		return l, d, nfs4.ErrBadStateID
-	case status != nfs4.OK:
+	}
+	if l, status = by.findLockTarget(a); status != nfs4.OK {
 		return l, d, status
-	case a.New && l.set != nil && c.v40 != nil:
-		return l, d, nfs4.ErrBadSeqID // RFC 7530, Section 16.10.5
-	case !c.isMachine() && o.Access()&accessFor(a.Exclusive) == 0:
-		return l, d, nfs4.ErrOpenMode
+	}
+	switch {
 	case a.Reclaim:
 		status = s.mayReclaim(c, hadLocks)
 	case s.locksWait(c):
@@ -157,21 +142,21 @@ func (s *State) mayLock(session *Session, a *Lock, deferred *deferredWork) (l lo
 		return l, d, status
 	}
 	switch {
-	case s.steppedLock != nil && s.steppedLock.file == o.key.file:
+	case s.steppedLock != nil && s.steppedLock.file == l.file:
 		return l, d, statusEnding
-	case o.key.file.queue != nil && !deferred.isWhole(): // the owner may leave the queue
+	case l.file != nil && l.file.queue != nil && !deferred.isWhole(): // the owner may leave the queue
 		return l, d, statusNeedsState
 	}
-	if d, first := o.key.file.firstInTurn(c, string(a.Owner), a); first && a.Tell != nil {
+	if d, first := l.file.firstInTurn(c, string(a.Owner), a); first && a.Tell != nil {
 		return l, d, nfs4.ErrDenied
 	}
-	switch d, status := s.findConflict(o.key.file, l.owner, c, a.Range, a.Exclusive, deferred); {
+	switch d, status := s.findConflict(l.file, l.owner, c, a.Range, a.Exclusive, deferred); {
 	case status == nfs4.ErrDenied && a.Reclaim:
 		return l, d, nfs4.ErrReclaimConflict
 	case status != nfs4.OK:
 		return l, d, status
 	}
-	status = s.checkLockLimits(c, l.set == nil, len(a.Owner), deferred)
+	status = s.checkLockLimits(c, &l, deferred)
 	if status == nfs4.OK {
 		status = s.recordState(c, hadLocks, a.Key, &deferred.hold)
 	}
@@ -186,19 +171,24 @@ func (s *State) addLock(a *Lock, l *lockTarget, deferred *deferredWork) (nfs4.St
 	if status != nfs4.OK {
 		return nfs4.StateID{}, status
 	}
-	set := l.set
-	if set == nil {
-		set = s.newLockSet(l.open, l.owner, string(a.Owner))
+	switch {
+	case l.machine != nil:
+		l.locks = l.machine.useLocks(a)
+	case l.set == nil:
+		l.useSet(s.newLockSet(l.open, l.owner, string(a.Owner)))
 	}
-	s.lockBytes(set, a, rest, &deferred.hold)
-	set.bumpSeqID()
-	if f := set.owner.file; f.queue != nil {
-		s.removeGranted(f, set.client, set.owner.name, a)
+	s.lockBytes(l.locks, a, rest, &deferred.hold)
+	if owner := l.locks.owner; owner.file.queue != nil {
+		s.removeGranted(owner.file, owner.holder, owner.name, a)
 		if !a.Exclusive {
-			deferred.noteFreed(f, a.Range) // may have been an exclusive lock
+			deferred.noteFreed(owner.file, a.Range) // may have been an exclusive lock
 		}
 	}
-	return set.StateID(), nfs4.OK
+	if l.set == nil {
+		return nfs4.StateID{}, nfs4.OK
+	}
+	l.set.bumpSeqID()
+	return l.set.StateID(), nfs4.OK
 }
 
 // lockInSteps locks bytes in steps until few of the owner's earlier locks remain in the
@@ -218,8 +208,8 @@ func (s *State) lockInSteps(a *Lock, l *lockTarget, h *hold) (rest locks.Range, 
 	case s.steppedLock != nil:
 		return rest, statusEnding
 	}
-	if l.set == nil { // the locks belong to another open
-		l.set = s.newLockSet(l.open, l.owner, string(a.Owner))
+	if l.locks == nil { // the locks belong to another open
+		l.useSet(s.newLockSet(l.open, l.owner, string(a.Owner)))
 	}
 	s.steppedLock = &steppedLock{file: l.owner.file, done: make(chan struct{})}
 	defer func() {
@@ -227,9 +217,9 @@ func (s *State) lockInSteps(a *Lock, l *lockTarget, h *hold) (rest locks.Range, 
 		s.steppedLock = nil
 	}()
 	for ; head.End != rest.End; head = owner.Head(rest, maxEntriesPerHold) {
-		s.lockBytes(l.set, a, head, h)
+		s.lockBytes(l.locks, a, head, h)
 		rest.Start = head.End + 1
-		if s.mu.pauseLocked(); s.holdings.get(l.set.index) != &l.set.holding {
+		if s.mu.pauseLocked(); l.locks.ended {
 			return rest, nfs4.ErrBadStateID // closed or revoked in the meantime
 		}
 	}
@@ -253,14 +243,14 @@ func (s *State) awaitSteppedLock() {
 }
 
 // lockBytes locks part of a LOCK's range.
-func (s *State) lockBytes(set *lockSet, a *Lock, r locks.Range, h *hold) {
-	owner := set.owner.ranges
+func (s *State) lockBytes(l *ownerLocks, a *Lock, r locks.Range, h *hold) {
+	owner := l.owner.ranges
 	before := owner.Len()
 	if a.For != nil {
-		a.Before = slices.AppendSeq(a.Before, set.part.Within(r))
+		a.Before = slices.AppendSeq(a.Before, l.part.Within(r))
 	}
-	set.part.Lock(r, a.Exclusive)
-	s.countLocks(set, owner.Len()-before)
+	l.part.Lock(r, a.Exclusive)
+	s.countLocks(l.owner, owner.Len()-before)
 	s.entriesIn(h).entries += max(before-owner.Len(), 1)
 }
 
@@ -272,51 +262,61 @@ func accessFor(exclusive bool) uint32 {
 	return nfs4.ShareRead
 }
 
-// findLockState returns the state that a lock belongs to. If only the seqid is wrong,
-// it returns both the state and the status: an error for another object comes first
-// (RFC 8881, Section 8.2.4).
-func (s *State) findLockState(session *Session, a *Lock) (l lockTarget, status nfs4.Status) {
-	switch {
-	case session.client.isMachine():
-		return s.findMachineLockState(session.client, a)
-	case a.New:
-		if l.open, status = s.findOpen(session, &a.StateID); l.open == nil && a.ByDelegation {
-			var d *Delegation
-			if d, status = s.DelegationOf(session, &a.StateID); d != nil {
-				l.open = &d.Open
-			}
-		}
-		if l.open != nil && l.open.Key == a.Key {
-			l.owner = l.open.key.file.owners[lockOwnerKey{l.open.client, string(a.Owner)}]
-			l.set = l.open.locks[l.owner]
-		}
+func (s *Session) lockHolder() *holder { return &s.client.holder }
+
+func (s *Session) findLockTarget(a *Lock) (l lockTarget, status nfs4.Status) {
+	var set *lockSet
+	if a.New {
+		l.open, status = s.state.findOpenToLock(s, a)
+	} else if set, status = s.state.findLockSet(s, &a.StateID); set != nil {
+		l.open, l.owner = set.open, set.owner
+	}
+	switch { // an error for another object comes before a wrong seqid (RFC 8881, Section 8.2.4)
+	case l.open != nil && l.open.Key != a.Key:
+		return l, nfs4.ErrBadStateID
+	case status != nfs4.OK:
 		return l, status
 	}
-	if l.set, status = s.findLockSet(session, &a.StateID); l.set != nil {
-		l.open, l.owner = l.set.open, l.set.owner
+	l.file = l.open.key.file
+	if a.New {
+		l.owner = l.file.owners[lockOwnerKey{s.lockHolder(), string(a.Owner)}]
+		set = l.open.locks[l.owner]
 	}
-	return l, status
+	switch {
+	case set == nil:
+		l.cost = stateIDCost(len(a.Owner))
+	case a.New && s.client.v40 != nil:
+		return l, nfs4.ErrBadSeqID // RFC 7530, Section 16.10.5
+	default:
+		l.useSet(set)
+	}
+	if l.open.Access()&accessFor(a.Exclusive) == 0 {
+		return l, nfs4.ErrOpenMode
+	}
+	return l, nfs4.OK
 }
 
-// findLockSet returns the lockSet with a stateid, also if only the seqid is wrong.
-func (s *State) findLockSet(session *Session, id *nfs4.StateID) (*lockSet, nfs4.Status) {
-	h, status := s.findHolding(session, id)
-	switch {
-	case h == nil:
-		return nil, nfs4.ErrBadStateID
-	case h.open == nil:
-		return nil, status
-	case h.locks == nil:
-		return nil, nfs4.ErrBadStateID
+// findOpenToLock returns the Open for a new lock-owner, also if only the seqid is wrong.
+func (s *State) findOpenToLock(session *Session, a *Lock) (*Open, nfs4.Status) {
+	o, status := s.findOpen(session, &a.StateID)
+	if o != nil || !a.ByDelegation {
+		return o, status
 	}
-	return h.locks, status
+	d, status := s.DelegationOf(session, &a.StateID)
+	if d == nil {
+		return nil, status
+	}
+	return &d.Open, status
 }
 
 // findConflict returns a lock that keeps an owner (nil if it has no locks yet)
 // from locking r. It removes conflicting clients whose lease has expired: a
 // client loses its locks with its lease if another needs the bytes (RFC 8881,
 // Section 8.4.3). The status is OK, NFS4ERR_DENIED, or statusEnding.
-func (s *State) findConflict(f *file, w *lockOwner, asks *client, r locks.Range, exclusive bool, deferred *deferredWork) (Denied, nfs4.Status) {
+func (s *State) findConflict(f *file, w *lockOwner, asks *holder, r locks.Range, exclusive bool, deferred *deferredWork) (Denied, nfs4.Status) {
+	if f == nil {
+		return Denied{}, nfs4.OK
+	}
 	var owner *locks.Owner
 	if w != nil {
 		owner = w.ranges
@@ -327,35 +327,32 @@ func (s *State) findConflict(f *file, w *lockOwner, asks *client, r locks.Range,
 		if !is {
 			return Denied{}, nfs4.OK
 		}
-		holder := l.Owner.Tag.(*lockOwner)
-		switch c := holder.client; {
-		case c.ended:
+		owner := l.Owner.Tag.(*lockOwner)
+		switch h := owner.holder; {
+		case h.ended:
 			return Denied{}, statusEnding
-		case c != asks && !deferred.isWhole() && (c.isMachine() || c.silentFor(now) > s.config.Lease):
+		case h == asks, !h.isSilent(s.config.Lease, now):
+		case !deferred.isWhole():
 			return Denied{}, statusNeedsState
-		case c == asks || !deferred.isWhole() || !s.endClient(c, nil, now-s.config.Lease, deferred):
-			return Denied{l.Range, l.Exclusive, c.id, holder.name, c.isMachine()}, nfs4.ErrDenied
+		case s.endClient(h.client, nil, now-s.config.Lease, deferred):
+			continue
 		}
+		return Denied{l.Range, l.Exclusive, owner.holder.id, owner.name, owner.holder.client == nil}, nfs4.ErrDenied
 	}
 }
 
-// checkLockLimits returns an error status if a lock would exceed a limit. newSet says
-// that it needs a stateid, and owner is the length of its owner's name.
-func (s *State) checkLockLimits(c *client, newSet bool, owner int, deferred *deferredWork) nfs4.Status {
+// checkLockLimits returns an error status if a lock would exceed a limit.
+func (s *State) checkLockLimits(h *holder, l *lockTarget, deferred *deferredWork) nfs4.Status {
 	const grows = 2 // a lock in the middle of another one
-	cost := 0
-	if newSet {
-		cost = stateIDCost(owner)
-	}
-	if s.needsStateFor(c.group, lockRanges, grows, &deferred.hold) || s.needsStateFor(c.group, stateIDs, cost, &deferred.hold) {
+	if s.needsStateFor(h.group, lockRanges, grows, &deferred.hold) || s.needsStateFor(h.group, stateIDs, l.cost, &deferred.hold) {
 		return statusNeedsState
 	}
-	enough := s.ensureQuota(c.group, lockRanges, grows, deferred) && (!newSet || s.ensureQuota(c.group, stateIDs, cost, deferred))
+	enough := s.ensureQuota(h.group, lockRanges, grows, deferred) && (l.cost == 0 || s.ensureQuota(h.group, stateIDs, l.cost, deferred))
 	switch {
-	case c.ended:
+	case h.ended:
 		return nfs4.ErrBadSession // its lease had expired, and it was removed
-	case c.locks+grows > maxLocks, newSet && c.lockSets >= maxLockSets:
-		return c.fullStatus()
+	case h.locks+grows > maxLocks, l.locks == nil && h.lockSets >= maxLockSets:
+		return h.fullStatus()
 	case !enough:
 		return s.overQuotaStatus()
 	}
@@ -365,104 +362,48 @@ func (s *State) checkLockLimits(c *client, newSet bool, owner int, deferred *def
 // overQuotaStatus returns the status of a call that exceeds a limit. It is statusEnding while
 // removed clients still have state.
 func (s *State) overQuotaStatus() nfs4.Status {
-	if len(s.endingClients) > 0 {
+	if len(s.endingHolders) > 0 {
 		return statusEnding
 	}
 	return nfs4.ErrDelay
 }
 
-// fullStatus returns the status of an OPEN or LOCK that exceeds a per-client limit. With
+// fullStatus returns the status of an OPEN or LOCK that exceeds a holder's limit. With
 // NFS4ERR_DELAY the client would repeat the call forever. NFSv4.1 has no NFS4ERR_RESOURCE
 // (RFC 8881, Section 15.2).
-func (c *client) fullStatus() nfs4.Status {
-	if c.v40 != nil {
+func (h *holder) fullStatus() nfs4.Status {
+	if h.client != nil && h.client.v40 != nil {
 		return nfs4.ErrResource
 	}
 	return nfs4.ErrServerFault
 }
 
-// newLockSet creates the lockSet of an owner and an Open. owner may be nil.
-func (s *State) newLockSet(o *Open, owner *lockOwner, name string) *lockSet {
-	f := o.key.file
-	if owner == nil {
-		owner = &lockOwner{lockOwnerKey: lockOwnerKey{o.client, name}, file: f}
-		owner.ranges = f.locks.NewOwner(owner)
-		if f.owners == nil {
-			f.owners = make(map[lockOwnerKey]*lockOwner)
-		}
-		f.owners[owner.lockOwnerKey] = owner
-	}
-	set := &lockSet{owner: owner, part: owner.ranges.NewPart()}
-	set.client, set.open, set.locks = o.client, o, set
-	s.assignStateID(&set.holding, name)
-	if q := o.client.v40; q != nil {
-		set.seqOwner = q.owners[seqKey{name, true}]
-		set.seqOwner.useCount++
-		if set.seqOwner.sets == nil {
-			set.seqOwner.sets = make(map[*lockSet]struct{})
-		}
-		set.seqOwner.sets[set] = struct{}{}
-	}
-	if o.locks == nil {
-		o.locks = make(map[*lockOwner]*lockSet)
-	}
-	o.locks[owner] = set
-	owner.setCount++
-	o.client.lockSets++
-	s.holdings.put(set.index, &set.holding)
-	return set
-}
-
-// endLocks unlocks all of a lockSet's bytes, and removes it from all tables.
-func (s *State) endLocks(set *lockSet, deferred *deferredWork) {
-	s.releaseStateID(&set.holding)
-	for set.part.Len() > 0 {
-		s.dropLock(set, deferred)
-	}
-	delete(set.open.locks, set.owner)
-	if set.owner.setCount--; set.owner.setCount == 0 {
-		delete(set.owner.file.owners, set.owner.lockOwnerKey)
-	}
-	set.client.lockSets--
-	if q := set.seqOwner; q != nil {
-		q.useCount--
-		delete(q.sets, set)
-		s.restOwner(q, deferred)
-	}
-}
-
-// countLocks adds n to the lock counts of a lockSet's owner.
-func (s *State) countLocks(set *lockSet, n int) {
-	c := set.client
-	c.locks += n
-	if set.seqOwner != nil {
-		set.seqOwner.locks += n
-	}
-	s.addUsage(c.group, lockRanges, n)
-}
-
 // Unlock unlocks bytes that a lock-owner has locked through any open (RFC 8881,
 // Section 18.12). It returns the stateid.
 func (s *State) Unlock(session *Session, a *Lock) (id nfs4.StateID, status nfs4.Status) {
-	status = s.unlockInSteps(session.client, a, func() (*lockSet, nfs4.Status) {
-		set, status := s.findLockSet(session, &a.StateID)
-		if set != nil && set.open.Key != a.Key {
+	var set *lockSet
+	status = s.unlockInSteps(session.lockHolder(), a, func() (_ *ownerLocks, status nfs4.Status) {
+		set, status = s.findLockSet(session, &a.StateID)
+		switch {
+		case set == nil:
+			return nil, status
+		case set.open.Key != a.Key:
 			return nil, nfs4.ErrBadStateID
 		}
-		return set, status
-	}, func(set *lockSet) {
+		return &set.ownerLocks, status
+	}, func(*deferredWork) {
 		set.bumpSeqID()
 		id = set.StateID()
 	})
 	return id, status
 }
 
-// unlockInSteps unlocks bytes in an object for the owner of the lockSet that find returns;
-// find may return nil. When all bytes are unlocked, unlockInSteps calls done. The client
+// unlockInSteps unlocks bytes in an object for the owner of the locks that find returns;
+// find may return nil. When all bytes are unlocked, unlockInSteps calls done. The holder
 // and the file are locked during find and done. Between steps other calls see some of the locks.
-func (s *State) unlockInSteps(c *client, a *Lock, find func() (*lockSet, nfs4.Status), done func(*lockSet)) nfs4.Status {
+func (s *State) unlockInSteps(h *holder, a *Lock, find func() (*ownerLocks, nfs4.Status), done func(*deferredWork)) nfs4.Status {
 	for rest := a.Range; ; {
-		status, unlocked := s.unlockStep(c, a.Key, rest, find, done)
+		status, unlocked := s.unlockStep(h, a.Key, rest, find, done)
 		if status != nfs4.OK || unlocked.End == rest.End {
 			return status
 		}
@@ -471,38 +412,38 @@ func (s *State) unlockInSteps(c *client, a *Lock, find func() (*lockSet, nfs4.St
 }
 
 // unlockStep is one step of unlockInSteps, and returns the bytes that were unlocked.
-func (s *State) unlockStep(c *client, key string, r locks.Range, find func() (*lockSet, nfs4.Status), done func(*lockSet)) (nfs4.Status, locks.Range) {
+func (s *State) unlockStep(h *holder, key string, r locks.Range, find func() (*ownerLocks, nfs4.Status), done func(*deferredWork)) (nfs4.Status, locks.Range) {
 	var deferred deferredWork
 	defer func() { s.runDeferred(deferred) }()
-	s.lockClient(c, &deferred.hold, false)
+	s.lockHolder(h, &deferred.hold, false)
 	defer s.unlock(&deferred.hold)
 	s.lockFile(key, &deferred.hold)
-	set, status := find()
-	if set == nil || status != nfs4.OK {
+	l, status := find()
+	if l == nil || status != nfs4.OK {
 		return status, r
 	}
-	head := set.owner.ranges.Head(r, maxEntriesPerHold)
-	if status := s.unlockSet(set, head, &deferred); status != nfs4.OK {
+	head := l.owner.ranges.Head(r, maxEntriesPerHold)
+	if status := s.unlockBytes(l.owner, head, &deferred); status != nfs4.OK {
 		return status, r
 	}
 	if head.End == r.End {
-		done(set)
+		done(&deferred)
 	}
 	return nfs4.OK, head
 }
 
-// unlockSet unlocks bytes for a lockSet's owner.
-func (s *State) unlockSet(set *lockSet, r locks.Range, deferred *deferredWork) nfs4.Status {
-	owner, c := set.owner.ranges, set.client
-	if (c.locks >= 2*maxLocks || s.usage.get(lockRanges) >= 2*maxAllLocks) && owner.Splits(r) {
+// unlockBytes unlocks bytes for an owner.
+func (s *State) unlockBytes(owner *lockOwner, r locks.Range, deferred *deferredWork) nfs4.Status {
+	ranges := owner.ranges
+	if (owner.holder.locks >= 2*maxLocks || s.usage.get(lockRanges) >= 2*maxAllLocks) && ranges.Splits(r) {
 		return nfs4.ErrDelay // unlocking parts must not create locks without limit
 	}
-	before := owner.Len()
-	owner.Unlock(r)
-	s.countLocks(set, owner.Len()-before)
-	s.entriesIn(&deferred.hold).entries += max(before-owner.Len(), 1)
-	deferred.noteFreed(set.owner.file, r)
-	set.owner.file.queueHostUnlock(r, deferred)
+	before := ranges.Len()
+	ranges.Unlock(r)
+	s.countLocks(owner, ranges.Len()-before)
+	s.entriesIn(&deferred.hold).entries += max(before-ranges.Len(), 1)
+	deferred.noteFreed(owner.file, r)
+	owner.file.queueHostUnlock(r, deferred)
 	return nfs4.OK
 }
 
@@ -510,10 +451,14 @@ func (s *State) unlockSet(set *lockSet, r locks.Range, deferred *deferredWork) n
 // lock-owner from locking bytes in an object (RFC 8881, Section 18.11).
 // Conflicting clients whose lease has expired are removed.
 func (s *State) TestLock(session *Session, a *Lock) (Denied, nfs4.Status) {
+	return s.testLockFor(session.lockHolder(), a)
+}
+
+func (s *State) testLockFor(h *holder, a *Lock) (Denied, nfs4.Status) {
 	for {
 		var d Denied
 		status := retryWhole(func(whole bool) (status nfs4.Status) {
-			d, status = s.tryTestLock(session, a, whole)
+			d, status = s.tryTestLock(h, a, whole)
 			return status
 		})
 		if status != statusEnding {
@@ -524,22 +469,21 @@ func (s *State) TestLock(session *Session, a *Lock) (Denied, nfs4.Status) {
 	}
 }
 
-func (s *State) tryTestLock(session *Session, a *Lock, whole bool) (Denied, nfs4.Status) {
+func (s *State) tryTestLock(h *holder, a *Lock, whole bool) (Denied, nfs4.Status) {
 	var deferred deferredWork
 	defer func() { s.runDeferred(deferred) }()
 	if a.Host != nil {
-		return s.testLockWithHost(session, a, whole, &deferred)
+		return s.testLockWithHost(h, a, whole, &deferred)
 	}
-	return s.testLock(session, a, whole, &deferred)
+	return s.testLock(h, a, whole, &deferred)
 }
 
 // testLock tests a lock only in the table, and not on the host.
-func (s *State) testLock(session *Session, a *Lock, whole bool, deferred *deferredWork) (Denied, nfs4.Status) {
-	c := session.client
-	s.lockClient(c, &deferred.hold, whole)
+func (s *State) testLock(h *holder, a *Lock, whole bool, deferred *deferredWork) (Denied, nfs4.Status) {
+	s.lockHolder(h, &deferred.hold, whole)
 	defer s.unlock(&deferred.hold)
 	switch {
-	case c.ended:
+	case h.ended:
 		return Denied{}, nfs4.ErrBadSession
 	case s.checkGrace() && s.ledger.staleLocks+s.ledger.staleDelegations > 0:
 		return Denied{}, nfs4.ErrGrace
@@ -551,5 +495,5 @@ func (s *State) testLock(session *Session, a *Lock, whole bool, deferred *deferr
 	case s.steppedLock != nil && s.steppedLock.file == f:
 		return Denied{}, statusEnding
 	}
-	return s.findConflict(f, f.owners[lockOwnerKey{c, string(a.Owner)}], c, a.Range, a.Exclusive, deferred)
+	return s.findConflict(f, f.owners[lockOwnerKey{h, string(a.Owner)}], h, a.Range, a.Exclusive, deferred)
 }

@@ -1,8 +1,11 @@
 package nfs4state
 
 import (
+	"hash/maphash"
 	"net/netip"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
@@ -18,17 +21,17 @@ type Machine struct {
 	Name        string // caller_name: any bytes
 }
 
-// lockManager replaces the Transport in the ownerKeys of Machines.
+// lockManager is the Transport in the journal's records of Machines.
 const lockManager Transport = 1 << 6
 
-// ownerKey returns the key of m's client record. A missing address is an empty string.
+// ownerKey returns the key of m's record in the journal. A missing address is an empty string.
 func (m *Machine) ownerKey() ownerKey {
 	addr, _ := m.Addr.MarshalText()
 	local, _ := m.Local.MarshalText()
 	return ownerKey{lockManager, string(addr) + " " + string(local) + " " + m.Name}
 }
 
-// machineOf returns the Machine of a client record, if the record is a
+// machineOf returns the Machine of a record in the journal, if the record is a
 // Machine's.
 func machineOf(key ownerKey) (m Machine, ok bool) {
 	if key.transport != lockManager {
@@ -42,58 +45,173 @@ func machineOf(key ownerKey) (m Machine, ok bool) {
 	return m, true
 }
 
-// isMachine reports whether c is a Machine. A Machine has no lease: it keeps its
+// A MachineRecord has a Machine's locks and SHAREs, by file. A Machine has no lease: it keeps its
 // state until it releases it, reports a restart, or is removed by an administrator.
-func (c *client) isMachine() bool { return c.key.transport == lockManager }
+type MachineRecord struct {
+	Machine
+	holder
+	state        *State
+	vouched      atomic.Bool  // see MarkVouched
+	monitorState atomic.Int32 // see NoteState
 
-// EnterMachine begins a Machine's call, and returns the Session that represents it until
-// Leave. A Machine without state is removed at Leave or, if it had state, after a lease:
-// calls from any number of machines, whose addresses may be forged, leave nothing behind.
-// NFS4ERR_DELAY means that a limit is reached, and NFS4ERR_GRACE that the Machine has
-// restarted while an earlier call is still running: see EndMachines.
-func (s *State) EnterMachine(m Machine, party fairshare.Name) (*Session, nfs4.Status) {
-	var deferred deferredWork
-	defer func() { s.runDeferred(deferred) }()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := m.ownerKey()
-	o := s.owners[key]
-	if o == nil {
-		if _, _, _, status := s.newClient(key, &Exchange{Party: party}, &deferred); status != nfs4.OK {
-			return nil, status
-		}
-		o = s.owners[key]
-		c := o.unconfirmed
-		session := &Session{state: s, client: c, renewedAt: s.config.Now()}
-		s.confirmClient(c, nil, &deferred)
-		c.sessions = []*Session{session}
-	}
-	session := o.confirmed.sessions[0]
-	if session.beginCall() != nfs4.OK {
-		return nil, nfs4.ErrGrace
-	}
-	return session, nfs4.OK
+	// The part of the State guards these.
+	files      map[string]*machineFile // by the object's key
+	handles    map[string]*machineFile // see FindKey
+	shareCount int
+	running    int           // calls
+	calledAt   time.Duration // when the last call ended
+	dead       bool          // no call begins
 }
 
-// leaveMachine removes a Machine after its last running call if over is set (see EndMachines),
-// or if it has neither state nor a record.
-func (s *State) leaveMachine(c *client, over bool) {
+// EnterMachine begins a Machine's call, until Leave, and returns the Machine's record. A record
+// without state is removed at Leave or, if it had state, after a lease: calls from any number of
+// machines, whose addresses may be forged, leave nothing behind. NFS4ERR_DELAY means that a limit is
+// reached, and NFS4ERR_GRACE that the Machine has restarted while an earlier call is still running:
+// see EndMachines.
+func (s *State) EnterMachine(id Machine, party fairshare.Name) (m *MachineRecord, status nfs4.Status) {
 	var deferred deferredWork
 	defer func() { s.runDeferred(deferred) }()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, known := s.ledger.records[c.key]; c.ended || !over && (known || c.hasReclaimableState()) {
+	part := uint8(maphash.Comparable(s.seed, id) % stateParts)
+	status = retryWhole(func(whole bool) nfs4.Status {
+		if whole {
+			s.mu.Lock()
+		} else {
+			deferred.part = s.mu.lockPart(part)
+		}
+		defer s.unlock(&deferred.hold)
+		if m = s.machines[id]; m == nil {
+			if !whole {
+				return statusNeedsState
+			}
+			if m = s.newMachine(id, part, party, &deferred); m == nil {
+				return nfs4.ErrDelay
+			}
+		}
+		return m.beginCall()
+	})
+	return m, status
+}
+
+// newMachine creates a Machine's record, unless a limit is reached.
+func (s *State) newMachine(id Machine, part uint8, party fairshare.Name, deferred *deferredWork) *MachineRecord {
+	group := s.groupForRecord(party, deferred)
+	if group == nil {
+		return nil
+	}
+	s.lastClientNumber++
+	m := &MachineRecord{
+		Machine: id, state: s, files: make(map[string]*machineFile), handles: make(map[string]*machineFile),
+		holder: holder{id: s.newClientID(), number: s.lastClientNumber, part: part, key: id.ownerKey(), group: group},
+	}
+	m.machine = m
+	s.addUsage(group, clientRecords, 1)
+	s.machines[id] = m
+	return m
+}
+
+// beginCall begins a call. The Machine is not removed during the call.
+func (m *MachineRecord) beginCall() nfs4.Status {
+	if m.dead {
+		return nfs4.ErrGrace
+	}
+	m.running++
+	return nfs4.OK
+}
+
+// Enter begins another call, and returns false if the Machine was removed. The caller must call
+// Leave.
+func (m *MachineRecord) Enter() bool {
+	defer m.state.mu.lockPart(m.part).unlock()
+	return m.beginCall() == nfs4.OK
+}
+
+// Leave ends a call.
+func (m *MachineRecord) Leave() {
+	s := m.state
+	p := s.mu.lockPart(m.part)
+	m.running--
+	m.calledAt = s.config.Now()
+	unused := s.isUnused(m)
+	p.unlock()
+	if !unused {
 		return
 	}
-	s.endClient(c, nil, anyRenewal, &deferred) // unless another call has begun
+	var deferred deferredWork
+	defer func() { s.runDeferred(deferred) }()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isUnused(m) { // no other call has begun
+		s.endMachine(m, &deferred)
+	}
 }
 
-// Enter begins another call of a Machine, and returns false if the Machine was removed. The
-// caller must call Leave.
-func (s *Session) Enter() bool { return s.beginCall() == nfs4.OK }
+// isUnused reports whether a Machine has neither running calls, nor, unless it has restarted, state
+// or a record in the journal. A part is locked.
+func (s *State) isUnused(m *MachineRecord) bool {
+	_, recorded := s.ledger.records[m.key]
+	return m.running == 0 && (m.dead || !recorded && len(m.files) == 0)
+}
 
-// Machine returns the session's Machine, if it represents one.
-func (s *Session) Machine() (Machine, bool) { return machineOf(s.client.key) }
+// Ended reports whether the Machine was removed, or will be after its running calls.
+func (m *MachineRecord) Ended() bool {
+	defer m.state.mu.lockPart(m.part).unlock()
+	return m.dead
+}
+
+// endMachine removes a Machine with all its state, or lets the last of its running calls do so.
+// State.mu is held.
+func (s *State) endMachine(m *MachineRecord, deferred *deferredWork) {
+	if m.dead = true; m.running > 0 || m.ended {
+		return
+	}
+	m.ended = true
+	m.endRecord = s.recordClientGone(m.key)
+	delete(s.machines, m.Machine)
+	s.beginEnding(&m.holder, deferred)
+}
+
+// endMachineStep removes state of a removed Machine until State.mu should be released, and reports
+// whether nothing is left.
+func (s *State) endMachineStep(m *MachineRecord, deferred *deferredWork) bool {
+	for _, f := range m.files {
+		s.holdGrants(f.file.key, m.endRecord)
+		if !s.endMachineFile(f, deferred) {
+			return false
+		}
+	}
+	return true
+}
+
+// removeIdleMachines removes the Machines that have been without state for a lease. One that may
+// reclaim, or has not been notified of the restart, stays, because its record must. State.mu is held.
+func (s *State) removeIdleMachines(now time.Duration, deferred *deferredWork) {
+	for _, m := range s.machines {
+		s.mu.pauseLocked()
+		_, untold := s.unnotified[m.key]
+		if r, ok := s.ledger.records[m.key]; ok && (untold || !r.current) {
+			continue
+		}
+		if m.running == 0 && len(m.files) == 0 && now-m.calledAt > s.config.Lease {
+			s.endMachine(m, deferred)
+		}
+	}
+}
+
+// expireMachine removes the Machine with an id, for Expire. State.mu is held.
+func (s *State) expireMachine(id uint64, deferred *deferredWork) nfs4.Status {
+	for _, m := range s.machines {
+		s.mu.pauseLocked()
+		switch {
+		case m.id != id || m.ended:
+		case m.running > 0:
+			return nfs4.ErrDelay
+		default:
+			s.endMachine(m, deferred)
+			return nfs4.OK
+		}
+	}
+	return nfs4.ErrStaleClientID
+}
 
 // Machines returns the Machines that had locks when an earlier State ended, and that
 // must be notified of the restart. Those that may reclaim come first, because the
@@ -111,22 +229,14 @@ func (p *Past) Machines() (list []Machine) {
 	return append(list, others...)
 }
 
-// isMachineExpected reports whether a Machine may reclaim, or has not been notified of the
-// restart: its record then stays, however long it is silent. State.mu is held.
-func (s *State) isMachineExpected(key ownerKey) bool {
-	_, untold := s.unnotified[key]
-	r, ok := s.ledger.records[key]
-	return ok && (untold || !r.current)
-}
-
 // MarkNotified records that a Machine from Past.Machines was notified of the restart: the
 // next State does not notify it, unless the Machine has locks again.
-func (s *State) MarkNotified(m Machine) {
+func (s *State) MarkNotified(id Machine) {
 	s.mu.Lock()
-	key := m.ownerKey()
+	key := id.ownerKey()
 	delete(s.unnotified, key)
-	o, r := s.owners[key], s.ledger.records[key]
-	over := r.current && (o == nil || o.confirmed == nil || !o.confirmed.hasReclaimableState())
+	m := s.machines[id]
+	over := s.ledger.records[key].current && (m == nil || len(m.files) == 0)
 	if over {
 		s.recordClientGone(key)
 	}
@@ -138,7 +248,7 @@ func (s *State) MarkNotified(m Machine) {
 
 // MarkVouched records that the superuser of a Machine's host vouches for calls that lock
 // files.
-func (s *Session) MarkVouched() { s.client.vouched.Store(true) }
+func (m *MachineRecord) MarkVouched() { m.vouched.Store(true) }
 
 // unknownState represents an unknown state number in EndMachines.
 const unknownState = -1
@@ -146,11 +256,11 @@ const unknownState = -1
 // NoteState records the state number of the status monitor on a Machine's host, from the first
 // call that locks a file. 0 means that the call does not contain it, as Linux's reclaims: the
 // number is then unknownState, also for later calls.
-func (s *Session) NoteState(n int32) {
+func (m *MachineRecord) NoteState(n int32) {
 	if n == 0 {
 		n = unknownState
 	}
-	s.client.monitorState.CompareAndSwap(0, n)
+	m.monitorState.CompareAndSwap(0, n)
 }
 
 // EndMachines removes the Machines at an address that chosen selects by name, by whether MarkVouched was
@@ -162,29 +272,33 @@ func (s *State) EndMachines(addr netip.Addr, chosen func(name string, vouched bo
 	defer func() { s.runDeferred(deferred) }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, c := range s.clients {
+	for _, m := range s.machines {
 		s.mu.pauseLocked()
-		m, ok := machineOf(c.key)
-		if c.ended || !ok || m.Addr != addr || !chosen(m.Name, c.vouched.Load(), c.monitorState.Load()) {
-			continue
-		}
-		if !s.endClient(c, nil, anyRenewal, &deferred) {
-			c.sessions[0].markDead()
+		if m.Addr == addr && chosen(m.Name, m.vouched.Load(), m.monitorState.Load()) {
+			s.endMachine(m, &deferred)
 		}
 	}
 }
 
-// InGrace reports whether a session's Machine may only reclaim: the Machine itself
-// may still reclaim, or another client may still reclaim a lock that could
-// conflict.
-func (s *State) InGrace(session *Session) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.locksWait(session.client)
+// InGrace reports whether a Machine may only reclaim: it may still reclaim itself, or another client
+// may still reclaim a lock that could conflict.
+func (m *MachineRecord) InGrace() bool {
+	var h hold
+	m.state.lockHolder(&m.holder, &h, false)
+	defer m.state.unlock(&h)
+	return m.state.locksWait(&m.holder)
 }
 
-// locksWait reports whether a client's locks that are not reclaims must wait. State.mu
-// is held.
-func (s *State) locksWait(c *client) bool {
-	return s.mustReclaimFirst(c) || s.checkGrace() && s.ledger.staleLocks+s.ledger.staleDelegations > 0
+// locksWait reports whether a holder's locks that are not reclaims must wait. The holder is locked.
+func (s *State) locksWait(h *holder) bool {
+	return s.mustReclaimFirst(h) || s.checkGrace() && s.ledger.staleLocks+s.ledger.staleDelegations > 0
+}
+
+// clientInfo returns a snapshot of m. State.mu is held.
+func (m *MachineRecord) clientInfo(now time.Duration) ClientInfo {
+	i := ClientInfo{ID: m.id, Owner: m.Name, Confirmed: true, Machine: true, Addr: netip.AddrPortFrom(m.Addr, 0), Opens: m.shareCount, Locks: m.locks}
+	if m.running == 0 && len(m.files) == 0 {
+		i.Silent = now - m.calledAt
+	}
+	return i
 }

@@ -6,103 +6,142 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
 
-// findMachineLockState returns the state that a Machine's lock belongs to, and opens the object
-// for its locks if necessary. State.mu is held.
-func (s *State) findMachineLockState(c *client, a *Lock) (l lockTarget, status nfs4.Status) {
-	if a.For != nil && !a.For.queued {
+// Lock locks bytes in an object for an owner, as State.Lock does. With NFS4ERR_DEADLOCK, the owner
+// would wait forever. a.StateID and a.New are ignored.
+func (m *MachineRecord) Lock(a *Lock) (Denied, nfs4.Status) {
+	_, d, status := m.state.lockFor(m, a)
+	return d, status
+}
+
+// TestLock returns a conflicting lock, as State.TestLock does.
+func (m *MachineRecord) TestLock(a *Lock) (Denied, nfs4.Status) {
+	return m.state.testLockFor(&m.holder, a)
+}
+
+func (m *MachineRecord) lockHolder() *holder { return &m.holder }
+
+func (m *MachineRecord) findLockTarget(a *Lock) (l lockTarget, status nfs4.Status) {
+	l.machine, l.file = m, m.state.fileOf(a.Key)
+	cost, ok := m.useCost(a.Key, l.file)
+	switch l.locks = m.locksOf(a); {
+	case a.For != nil && !a.For.queued:
 		return l, nfs4.ErrBadStateID
+	case !ok:
+		return l, nfs4.ErrDelay
+	case l.locks != nil:
+		l.owner = l.locks.owner
+	default:
+		l.cost = cost + stateIDCost(len(a.Owner))
 	}
-	if l.open, status = s.openForMachine(c, lockOpener, a.Key, a.Handle, a.File); status == nfs4.OK {
-		l.owner = l.open.key.file.owners[lockOwnerKey{c, string(a.Owner)}]
-		l.set = l.open.locks[l.owner]
-	}
-	return l, status
+	return l, nfs4.OK
 }
 
-// Release unlocks bytes in an object for an owner on a session's Machine, and removes
-// the owner from the queue for these bytes. It uses only the arguments Owner, Key and
-// Range. NFS4ERR_DELAY means that the Machine has too many locks to split one.
-func (s *State) Release(session *Session, a *Lock) nfs4.Status {
-	var deferred deferredWork
-	defer func() { s.runDeferred(deferred) }()
-	c := session.client
-	s.leaveQueues(c, a, &deferred)
-	defer s.lockAndTidyMachine(c, a, &deferred)
-	return s.unlockInSteps(c, a, func() (*lockSet, nfs4.Status) { return s.findMachineLockSet(c, a), nfs4.OK }, func(*lockSet) {})
+// locksOf returns the locks of a's owner, or nil. The part and the shard are locked.
+func (m *MachineRecord) locksOf(a *Lock) *ownerLocks {
+	if f := m.files[a.Key]; f != nil {
+		return f.locks[f.file.owners[lockOwnerKey{&m.holder, string(a.Owner)}]]
+	}
+	return nil
 }
 
-// leaveQueues removes a Machine's owner from the queue for bytes in an object.
-func (s *State) leaveQueues(c *client, a *Lock, deferred *deferredWork) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f := s.fileOf(a.Key)
-	if f == nil {
-		return
-	}
-	for _, exclusive := range [...]bool{false, true} {
-		if w := f.findWaiting(c, string(a.Owner), &Lock{Range: a.Range, Exclusive: exclusive}); w != nil {
-			s.leaveQueue(w, deferred)
+// useLocks returns the locks of a's owner, and creates them if necessary.
+func (m *MachineRecord) useLocks(a *Lock) *ownerLocks {
+	f, l := m.useFile(a.Key, a.Handle, a.Mark), m.locksOf(a)
+	if l == nil {
+		created := f.file.newOwnerLocks(&m.holder, nil, string(a.Owner))
+		l = &created
+		if f.locks == nil {
+			f.locks = make(map[*lockOwner]*ownerLocks)
 		}
+		f.locks[l.owner] = l
+		m.state.addUsage(m.group, stateIDs, stateIDCost(len(a.Owner)))
+	}
+	return l
+}
+
+// endLocks removes an owner's locks.
+func (f *machineFile) endLocks(l *ownerLocks, deferred *deferredWork) {
+	s := f.machine.state
+	s.endOwnerLocks(l, deferred)
+	delete(f.locks, l.owner)
+	s.addUsage(f.machine.group, stateIDs, -stateIDCost(len(l.owner.name)))
+}
+
+// endIfUnlocked removes the locks of a's owner if it has none left.
+func (m *MachineRecord) endIfUnlocked(a *Lock, deferred *deferredWork) {
+	if l := m.locksOf(a); l != nil && l.part.Len() == 0 {
+		f := m.files[a.Key]
+		f.endLocks(l, deferred)
+		f.removeIfUnused()
 	}
 }
 
-// findMachineLockSet returns a Machine's owner's lockSet for an object, or nil. State.mu is
-// held.
-func (s *State) findMachineLockSet(c *client, a *Lock) *lockSet {
-	f := s.fileOf(a.Key)
-	if c.ended || f == nil {
-		return nil
-	}
-	o := c.opens[openKey{owner: lockOpener, file: f}]
-	if o == nil {
-		return nil
-	}
-	return o.locks[f.owners[lockOwnerKey{c, string(a.Owner)}]]
+// Unlock unlocks bytes in an object for an owner, and removes the owner from the queue for these
+// bytes. It uses only the arguments Owner, Key and Range. NFS4ERR_DELAY means that the Machine has
+// too many locks to split one.
+func (m *MachineRecord) Unlock(a *Lock) nfs4.Status {
+	m.leaveQueues(a, false, true)
+	return m.state.unlockInSteps(&m.holder, a, func() (*ownerLocks, nfs4.Status) { return m.locksOf(a), nfs4.OK }, func(deferred *deferredWork) {
+		m.endIfUnlocked(a, deferred)
+	})
 }
 
 // RevertLock reverts a lock that was granted to a Waiting that no longer wants it: the
 // bytes are locked again as recorded in Lock.Before.
-func (s *State) RevertLock(session *Session, a *Lock) {
+func (m *MachineRecord) RevertLock(a *Lock) {
+	s := m.state
 	var deferred deferredWork
 	defer func() { s.runDeferred(deferred) }()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := session.client
-	defer s.tidyMachine(c, a, &deferred)
-	set := s.findMachineLockSet(c, a)
-	if set == nil {
+	s.lockHolder(&m.holder, &deferred.hold, false)
+	defer s.unlock(&deferred.hold)
+	s.lockFile(a.Key, &deferred.hold)
+	l := m.locksOf(a)
+	if l == nil {
 		return
 	}
-	before := set.owner.ranges.Len()
-	set.owner.ranges.Unlock(a.Range)
-	for _, l := range a.Before {
-		s.mu.countEntry()
-		set.part.Lock(l.Range, l.Exclusive)
+	ranges := l.owner.ranges
+	before := ranges.Len()
+	ranges.Unlock(a.Range)
+	for _, earlier := range a.Before {
+		s.entriesIn(&deferred.hold).countEntry()
+		l.part.Lock(earlier.Range, earlier.Exclusive)
 	}
-	s.countLocks(set, set.owner.ranges.Len()-before)
-	deferred.noteFreed(set.owner.file, a.Range)
-	set.owner.file.queueHostUnlock(a.Range, &deferred)
+	s.countLocks(l.owner, ranges.Len()-before)
+	deferred.noteFreed(l.owner.file, a.Range)
+	l.owner.file.queueHostUnlock(a.Range, &deferred)
+	m.endIfUnlocked(a, &deferred)
 }
 
-// StopWaiting removes an owner on a session's Machine from the queue for a lock. It
-// returns false if the owner does not wait for that lock.
-func (s *State) StopWaiting(session *Session, a *Lock) bool {
+// StopWaiting removes an owner from the queue for a lock. It returns false if the owner does not
+// wait for that lock.
+func (m *MachineRecord) StopWaiting(a *Lock) bool { return m.leaveQueues(a, a.Exclusive) }
+
+// leaveQueues removes a's owner from the queue for locks of a's bytes, and reports whether it waited.
+func (m *MachineRecord) leaveQueues(a *Lock, exclusive ...bool) (waited bool) {
+	s := m.state
 	var deferred deferredWork
 	defer func() { s.runDeferred(deferred) }()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := session.client
-	f := s.fileOf(a.Key)
-	if f == nil {
-		return false
-	}
-	w := f.findWaiting(c, string(a.Owner), a)
-	if w == nil {
-		return false
-	}
-	s.leaveQueue(w, &deferred)
-	s.tidyMachine(c, a, &deferred)
-	return true
+	retryWhole(func(whole bool) nfs4.Status {
+		s.lockHolder(&m.holder, &deferred.hold, whole)
+		defer s.unlock(&deferred.hold)
+		f := s.lockFile(a.Key, &deferred.hold).files[a.Key]
+		for _, is := range exclusive {
+			w := f.findWaiting(&m.holder, string(a.Owner), &Lock{Range: a.Range, Exclusive: is})
+			switch {
+			case w == nil:
+			case !deferred.isWhole():
+				return statusNeedsState
+			default:
+				waited = true
+				s.leaveQueue(w, &deferred)
+			}
+		}
+		if waited {
+			m.files[a.Key].removeIfUnused()
+		}
+		return nfs4.OK
+	})
+	return waited
 }
 
 // StopWaitingAt removes all owners of the Machines at an address from the queues for
@@ -113,16 +152,18 @@ func (s *State) StopWaitingAt(addr, local netip.Addr) {
 	defer func() { s.runDeferred(deferred) }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, c := range s.clients {
+	for _, m := range s.machines {
 		s.mu.pauseLocked()
-		if m, ok := machineOf(c.key); !ok || m.Addr != addr || m.Local != local {
+		if m.Addr != addr || m.Local != local {
 			continue
 		}
-		for _, o := range c.opens {
-			for w := range o.waits {
+		for key, f := range m.files {
+			for w := range f.waits {
 				s.leaveQueue(w, &deferred)
-				s.tidyMachine(c, &Lock{Key: o.Key, Owner: []byte(w.name)}, &deferred)
 				s.mu.pauseLocked()
+			}
+			if m.files[key] == f {
+				f.removeIfUnused()
 			}
 			s.mu.pauseLocked()
 		}

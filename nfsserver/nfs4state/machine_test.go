@@ -1,8 +1,12 @@
 package nfs4state
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"net/netip"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,11 +17,17 @@ import (
 )
 
 // enterTestMachine begins a call of a Machine, which lasts until the end of the test.
-func (w *testState) enterTestMachine(name string) *Session {
+func (w *testState) enterTestMachine(name string) *MachineRecord {
 	w.t.Helper()
 	s, status := w.EnterMachine(Machine{Addr: netip.MustParseAddr("192.0.2.1"), Name: name}, fairshare.Name{})
 	want(w.t, "status", status, nfs4.OK)
 	return s
+}
+
+// lockStatus returns the status of a LOCK.
+func (m *MachineRecord) lockStatus(a *Lock) nfs4.Status {
+	_, status := m.Lock(a)
+	return status
 }
 
 func machineLock(exclusive bool) *Lock {
@@ -30,18 +40,41 @@ func TestTurnOfMachine(t *testing.T) {
 	q := newWaitingTest(t)
 	a, b, c := q.enterTestMachine("a"), q.enterTestMachine("b"), q.enterTestMachine("c")
 	four, id := q.openAsWaiter("four")
-	want(t, "LOCK", q.lockStatus(a, machineLock(true)), nfs4.OK)
-	want(t, "LOCK", q.lockStatus(b, q.withTell(machineLock(true))), nfs4.ErrDenied)
-	want(t, "Release", q.Release(a, machineLock(true)), nfs4.OK)
+	want(t, "LOCK", a.lockStatus(machineLock(true)), nfs4.OK)
+	want(t, "LOCK", b.lockStatus(q.withTell(machineLock(true))), nfs4.ErrDenied)
+	want(t, "Unlock", a.Unlock(machineLock(true)), nfs4.OK)
 	q.checkNotified("o")
-	want(t, "LOCK of a Machine", q.lockStatus(c, q.withTell(machineLock(false))), nfs4.ErrDenied)
+	want(t, "LOCK of a Machine", c.lockStatus(q.withTell(machineLock(false))), nfs4.ErrDenied)
 	want(t, "LOCK of version 4", q.lockStatus(four, q.withTell(newLock(id, "f", "v4", true, 5, 5))), nfs4.ErrDenied)
-	want(t, "LOCK of other bytes", q.lockStatus(c, q.withTell(&Lock{Owner: []byte("o"), Key: "f", Range: locks.Range{Start: 10, End: 10}})), nfs4.OK)
+	want(t, "LOCK of other bytes", c.lockStatus(q.withTell(&Lock{Owner: []byte("o"), Key: "f", Range: locks.Range{Start: 10, End: 10}})), nfs4.OK)
 	q.advanceClock(testLease)
 	q.checkNotified()
-	want(t, "LOCK", q.lockStatus(b, q.withTell(machineLock(true))), nfs4.OK)
-	want(t, "Release", q.Release(b, machineLock(true)), nfs4.OK)
+	want(t, "LOCK", b.lockStatus(q.withTell(machineLock(true))), nfs4.OK)
+	want(t, "Unlock", b.Unlock(machineLock(true)), nfs4.OK)
 	q.checkNotified("o") // c, which was first
+}
+
+// TestDeadlockOfWaiter checks that nothing of a file is left of a Machine whose only owner that waits
+// for a lock of the file gets NFS4ERR_DEADLOCK when it requests the lock again.
+func TestDeadlockOfWaiter(t *testing.T) {
+	q := newWaitingTest(t)
+	a, b, c := q.enterTestMachine("a"), q.enterTestMachine("b"), q.enterTestMachine("c")
+	lock := func(key string, waits bool) *Lock {
+		l := machineLock(true)
+		if l.Key = key; waits {
+			return q.withTell(l)
+		}
+		return l
+	}
+	want(t, "LOCK", a.lockStatus(lock("f", false)), nfs4.OK)
+	want(t, "LOCK", c.lockStatus(lock("g", false)), nfs4.OK)
+	want(t, "LOCK", a.lockStatus(lock("g", true)), nfs4.ErrDenied)
+	want(t, "LOCK", b.lockStatus(lock("f", true)), nfs4.ErrDenied)
+	want(t, "UNLOCK", c.Unlock(lock("g", false)), nfs4.OK)
+	want(t, "LOCK by one that does not wait", b.lockStatus(lock("g", false)), nfs4.OK)
+	want(t, "files", len(a.files), 2)
+	want(t, "LOCK", a.lockStatus(lock("g", true)), nfs4.ErrDeadlock)
+	want(t, "files", len(a.files), 1)
 }
 
 // TestMachineEnds checks that nothing is left of Machines. One with running calls is removed after
@@ -49,8 +82,8 @@ func TestTurnOfMachine(t *testing.T) {
 func TestMachineEnds(t *testing.T) {
 	w := newTestState(t)
 	a, b := w.enterTestMachine("a"), w.enterTestMachine("b")
-	want(t, "LOCK", w.lockStatus(a, machineLock(true)), nfs4.OK)
-	want(t, "SHARE", w.Share(b, &Share{Owner: []byte("o"), Key: "f", Access: nfs4.ShareRead, Deny: nfs4.ShareWrite}), nfs4.OK)
+	want(t, "LOCK", a.lockStatus(machineLock(true)), nfs4.OK)
+	want(t, "SHARE", b.Share(&Share{Owner: []byte("o"), Key: "f", Access: nfs4.ShareRead, Deny: nfs4.ShareWrite}), nfs4.OK)
 	at := netip.MustParseAddr("192.0.2.1")
 	b.Leave()
 	w.EndMachines(at, func(string, bool, int32) bool { return true })
@@ -63,7 +96,7 @@ func TestMachineEnds(t *testing.T) {
 	a.Leave()
 	want(t, "locks", w.Counts().Locks, 0)
 	again := w.enterTestMachine("a")
-	want(t, "LOCK", w.lockStatus(again, machineLock(true)), nfs4.OK)
+	want(t, "LOCK", again.lockStatus(machineLock(true)), nfs4.OK)
 	again.Leave()
 	want(t, "locks", w.Counts().Locks, 1)
 	w.EndMachines(at, func(string, bool, int32) bool { return true })
@@ -99,12 +132,13 @@ func TestMachineNames(t *testing.T) {
 	}
 }
 
-// TestKeyOf checks that an object is found by each filehandle for as long as anything of it is open by that filehandle.
-func TestKeyOf(t *testing.T) {
+// TestFindKey checks that an object is found by each filehandle by which the Machine has locked or
+// shared it, for as long as it has a lock or SHARE of the object.
+func TestFindKey(t *testing.T) {
 	w := newTestState(t)
 	m := w.enterTestMachine("m")
 	key := func(handle string) string {
-		key, _ := w.MachineKey(m, []byte(handle))
+		key, _ := m.FindKey([]byte(handle))
 		return key
 	}
 	keys := func() []string { return []string{key("1"), key("2"), key("3"), key("4")} }
@@ -113,20 +147,118 @@ func TestKeyOf(t *testing.T) {
 	other.Key, other.Handle = "g", []byte("4")
 	for _, handle := range []string{"1", "2", "2"} {
 		lock.Handle = []byte(handle)
-		want(t, "LOCK", w.lockStatus(m, lock), nfs4.OK)
+		want(t, "LOCK", m.lockStatus(lock), nfs4.OK)
 	}
 	for _, handle := range []string{"2", "3"} {
 		share.Handle = []byte(handle)
-		want(t, "SHARE", w.Share(m, share), nfs4.OK)
+		want(t, "SHARE", m.Share(share), nfs4.OK)
 	}
-	want(t, "LOCK", w.lockStatus(m, other), nfs4.OK)
+	want(t, "LOCK", m.lockStatus(other), nfs4.OK)
 	assert.Equal(t, []string{"f", "f", "f", "g"}, keys())
-	want(t, "Release", w.Release(m, lock), nfs4.OK)
-	assert.Equal(t, []string{"", "f", "f", "g"}, keys())
-	w.Unshare(m, share)
+	want(t, "Unlock", m.Unlock(lock), nfs4.OK)
+	assert.Equal(t, []string{"f", "f", "f", "g"}, keys())
+	m.Unshare(share)
 	assert.Equal(t, []string{"", "", "", "g"}, keys())
-	want(t, "Release", w.Release(m, other), nfs4.OK)
-	assert.Empty(t, m.client.namedObjects)
+	want(t, "Unlock", m.Unlock(other), nfs4.OK)
+	assert.Empty(t, m.handles)
+}
+
+// TestUnlockMeetsJournalWait checks that a LOCK that waits for the journal has no state of the file
+// yet, which another call of the Machine could remove.
+func TestUnlockMeetsJournalWait(t *testing.T) {
+	g := newRestartingState(manyGoroutines{t})
+	m := g.enterTestMachine("m")
+	g.EndGrace()
+	g.store.hangs = make(chan struct{})
+	lock := machineLock(true)
+	lock.Mark, lock.Handle = "mark", []byte("h")
+	done := make(chan nfs4.Status)
+	go func() { done <- m.lockStatus(lock) }()
+	for g.Counts().Records == 0 {
+		runtime.Gosched()
+	}
+	_, found := m.FindKey(lock.Handle)
+	want(t, "FindKey during the wait", found, false)
+	want(t, "UNLOCK", m.Unlock(lock), nfs4.OK)
+	close(g.store.hangs)
+	want(t, "LOCK", <-done, nfs4.OK)
+	g.checkLockCounts()
+	want(t, "locks", g.Counts().Locks, 1)
+	want(t, "UNLOCK", m.Unlock(lock), nfs4.OK)
+	g.checkLockCounts()
+	want(t, "releases of the Mark", g.releaseCount("mark"), 0)
+}
+
+// TestManyMachines runs calls of Machines and NFSv4.1 clients concurrently: no byte has two holders,
+// the counts are right, and nothing is left.
+func TestManyMachines(t *testing.T) {
+	g := newRestartingState(manyGoroutines{t})
+	w := g.testState
+	at := netip.MustParseAddr("192.0.2.1")
+	var holders [3]atomic.Int32
+	var group sync.WaitGroup
+	hold := func(file int) { want(t, "holders", holders[file].Add(1), 1) }
+	for i := range 4 {
+		group.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(i), 4))
+			for range 300 {
+				m, status := w.EnterMachine(Machine{Addr: at, Name: fmt.Sprint(i / 2)}, fairshare.Name{})
+				if status != nfs4.OK {
+					want(t, "EnterMachine", status, nfs4.ErrGrace)
+					continue
+				}
+				file := r.IntN(len(holders))
+				a := machineLock(true)
+				a.Key, a.Owner, a.Handle, a.Mark = fmt.Sprint("f", file), fmt.Append(nil, i), []byte{byte(file)}, i
+				share := &Share{Owner: a.Owner, Key: a.Key, Handle: a.Handle, Access: nfs4.ShareRead, Deny: uint32(r.IntN(8) / 7)}
+				if r.IntN(2) == 0 {
+					a.Tell = func(*Waiting) {}
+				}
+				m.Share(share)
+				if m.lockStatus(a) == nfs4.OK {
+					hold(file)
+					holders[file].Add(-1)
+				}
+				m.FindKey(a.Handle)
+				m.TestLock(a)
+				want(t, "UNLOCK", m.Unlock(a), nfs4.OK)
+				m.Unshare(share)
+				m.Leave()
+			}
+		})
+	}
+	for i := range 2 {
+		s := w.newTestClient(fmt.Sprint("v4", i))
+		group.Go(func() {
+			for n := range 300 {
+				file := n % len(holders)
+				_, id, status := w.OpenFile(s, &OpenFile{Owner: []byte("o"), Key: fmt.Sprint("f", file), Access: nfs4.ShareBoth}, nil)
+				if status != nfs4.OK {
+					continue // a SHARE denies it
+				}
+				if w.lockStatus(s, newLock(id, fmt.Sprint("f", file), "l", true, 5, 6)) == nfs4.OK {
+					hold(file)
+					holders[file].Add(-1)
+				}
+				w.Close(s, &id)
+			}
+		})
+	}
+	group.Go(func() {
+		for range 100 {
+			w.Sweep()
+			w.PollLocks()
+			w.Clients(10)
+			w.checkLockCounts()
+		}
+	})
+	group.Wait()
+	w.checkLockCounts()
+	w.EndMachines(at, func(string, bool, int32) bool { return true })
+	for _, c := range w.clients {
+		want(t, "Expire", w.Expire(c.id), nfs4.OK)
+	}
+	w.checkEmpty()
 }
 
 // TestAsksMeetTurns lets the race detector see an owner that requests a lock again when its turn
@@ -142,17 +274,17 @@ func TestAsksMeetTurns(t *testing.T) {
 	}
 	var asking sync.WaitGroup
 	for range 200 {
-		want(t, "LOCK", w.lockStatus(a, asks()), nfs4.OK)
-		want(t, "LOCK", w.lockStatus(b, asks()), nfs4.ErrDenied)
-		asking.Go(func() { w.lockStatus(b, asks()) })
-		want(t, "Release", w.Release(a, machineLock(true)), nfs4.OK)
+		want(t, "LOCK", a.lockStatus(asks()), nfs4.OK)
+		want(t, "LOCK", b.lockStatus(asks()), nfs4.ErrDenied)
+		asking.Go(func() { b.lockStatus(asks()) })
+		want(t, "Unlock", a.Unlock(machineLock(true)), nfs4.OK)
 		asking.Wait()
-		want(t, "LOCK", w.lockStatus(b, asks()), nfs4.OK)
-		want(t, "Release", w.Release(b, machineLock(true)), nfs4.OK)
+		want(t, "LOCK", b.lockStatus(asks()), nfs4.OK)
+		want(t, "Unlock", b.Unlock(machineLock(true)), nfs4.OK)
 	}
 	host.hostObject("f").local[5] = locks.Exclusive
 	for range 200 {
-		want(t, "LOCK", w.lockStatus(b, asks()), nfs4.ErrDenied)
+		want(t, "LOCK", b.lockStatus(asks()), nfs4.ErrDenied)
 		want(t, "PollLocks", w.PollLocks(), true)
 	}
 	w.WaitForHostLocks()
@@ -164,7 +296,7 @@ func TestShareMeetsUse(t *testing.T) {
 	w := newTestState(t)
 	m := w.enterTestMachine("m")
 	share := func(deny uint32) nfs4.Status {
-		return w.Share(m, &Share{Owner: []byte("o"), Key: "f", Access: nfs4.ShareRead, Deny: deny})
+		return m.Share(&Share{Owner: []byte("o"), Key: "f", Access: nfs4.ShareRead, Deny: deny})
 	}
 	use, status := w.BeginSpecial([]byte("f"), nfs4.ShareWrite, false)
 	want(t, "BeginSpecial", status, nfs4.OK)

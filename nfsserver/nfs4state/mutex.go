@@ -104,8 +104,13 @@ const maxEntriesPerHold = 256
 // countEntry counts an entry.
 func (e *entryCount) countEntry() { e.entries++ }
 
-// countSilentFor counts what client.silentFor visits.
-func (e *entryCount) countSilentFor(c *client) { e.entries += 1 + len(c.sessions) }
+// countSilentFor counts what holder.isSilent visits.
+func (e *entryCount) countSilentFor(h *holder) {
+	e.entries++
+	if h.client != nil {
+		e.entries += len(h.client.sessions)
+	}
+}
 
 // shouldPause reports whether the mutex should be released.
 func (e *entryCount) shouldPause() bool { return e.entries >= maxEntriesPerHold }
@@ -127,13 +132,16 @@ type hold struct {
 // isWhole reports whether the call has locked State.mu.
 func (h *hold) isWhole() bool { return h.part == nil }
 
-// lockClient locks the part of a call's client. It locks State.mu if whole is set, during the
-// grace period and a LOCK that runs in steps, if the client has been removed, and for NFSv4.0
-// clients and Machines: an owner of an NFSv4.0 client can have state of several files.
-func (s *State) lockClient(c *client, h *hold, whole bool) {
-	if !whole && c.key.transport&(sessionless|lockManager) == 0 {
-		p := s.mu.lockPart(c.part)
-		if !c.ended && s.steppedLock == nil && s.ledger.staleClients == 0 {
+// lockClient calls lockHolder for a call's client.
+func (s *State) lockClient(c *client, h *hold, whole bool) { s.lockHolder(&c.holder, h, whole) }
+
+// lockHolder locks the part of a call's client or Machine. It locks State.mu if whole is set, during
+// the grace period and a LOCK that runs in steps, if the holder has been removed, and for NFSv4.0
+// clients: an owner of such a client can have state of several files.
+func (s *State) lockHolder(by *holder, h *hold, whole bool) {
+	if !whole && by.key.transport&sessionless == 0 {
+		p := s.mu.lockPart(by.part)
+		if !by.ended && s.steppedLock == nil && s.ledger.staleClients == 0 {
 			h.part = p
 			return
 		}

@@ -7,24 +7,24 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/locks"
 )
 
-// A file holds all clients' opens of one object, for share reservations (RFC
-// 8881, Section 9.7), and its locks. Its shard guards it.
+// A file has all opens and SHAREs of one object, for share reservations (RFC 8881, Section 9.7),
+// and its locks. Its shard guards it.
 type file struct {
-	key          string
-	shard        *fileShard
-	opens        []*Open
-	delegations  []*Delegation
-	modeCounts   modeCounts
-	manyClients  bool // modeCounts has had more clients than maxSpareClients
-	machineOpens int  // Opens of Machines
+	key         string
+	shard       *fileShard
+	opens       []*Open
+	machines    map[*MachineRecord]*machineFile
+	delegations []*Delegation
+	modeCounts  modeCounts
+	manyHolders bool // modeCounts has had more holders than maxSpareHolders
 
 	locks  locks.Object
 	owners map[lockOwnerKey]*lockOwner
 	queue  *waitQueue // nil: no owner waits
 }
 
-// modeCounts are the numbers of Opens with each mode bit, by client.
-type modeCounts [modeBits]map[*client]int
+// modeCounts are the numbers of opens and SHAREs with each mode bit, by holder.
+type modeCounts [modeBits]map[*holder]int
 
 // The modes of an Open, or those that one OPEN requests: access in the lower
 // bits, deny above it.
@@ -35,20 +35,20 @@ const (
 
 func shareModes(access, deny uint32) uint32 { return access | deny<<denyShift }
 
-// countModes adds n to a client's counts of the given modes.
-func (f *file) countModes(c *client, modes uint32, n int) {
+// countModes adds n to a holder's counts of the given modes.
+func (f *file) countModes(h *holder, modes uint32, n int) {
 	for bit, held := range f.modeCounts {
 		if modes&(1<<bit) == 0 {
 			continue
 		}
 		if held == nil {
-			held = make(map[*client]int)
+			held = make(map[*holder]int)
 			f.modeCounts[bit] = held
 		}
-		if held[c] += n; held[c] == 0 {
-			delete(held, c)
+		if held[h] += n; held[h] == 0 {
+			delete(held, h)
 		}
-		f.manyClients = f.manyClients || len(held) > maxSpareClients
+		f.manyHolders = f.manyHolders || len(held) > maxSpareHolders
 	}
 }
 
@@ -95,10 +95,9 @@ type Open struct {
 	requestedModes uint16 // bit m is set if an OPEN requested modes m
 	trials         []*Trial
 
-	notifies bool     // see MayNotify
-	names    []string // see MachineKey
+	notifies bool // see MayNotify
 	locks    map[*lockOwner]*lockSet
-	waits    map[*Waiting]struct{} // owners that wait for locks through o
+	waits    waitSet // owners that wait for locks through o
 }
 
 // Access returns o's access modes: ShareRead, ShareWrite or both.
@@ -113,23 +112,21 @@ func (s *State) setRequestedModes(o *Open, asked uint16) {
 			now |= m
 		}
 	}
-	before := o.modes.Swap(now)
-	switch {
-	case o.requestedModes == 0 && asked != 0:
-		o.client.shareCount++
-	case o.requestedModes != 0 && asked == 0:
-		o.client.shareCount--
-	}
 	o.requestedModes = asked
-	o.key.file.countModes(o.client, before, -1)
-	o.key.file.countModes(o.client, now, 1)
+	s.replaceModes(o.key.file, &o.client.holder, o.modes.Swap(now), now)
+}
+
+// replaceModes updates the counts when an open or SHARE of a file changes its modes.
+func (s *State) replaceModes(f *file, h *holder, before, now uint32) {
+	f.countModes(h, before, -1)
+	f.countModes(h, now, 1)
 	switch {
 	case before>>denyShift == 0 && now>>denyShift != 0:
 		s.denyingOpens.Add(1)
-		o.client.denyOpens++
+		h.denyOpens++
 	case before>>denyShift != 0 && now>>denyShift == 0:
 		s.denyingOpens.Add(-1)
-		o.client.denyOpens--
+		h.denyOpens--
 	}
 }
 
@@ -161,7 +158,7 @@ func (s *State) MayOpen(session *Session, a *OpenFile) nfs4.Status {
 		if status := s.mayOpen(session.client, a); status != nfs4.OK {
 			return status
 		}
-		return s.recordState(session.client, a.recordKinds(), a.Key, &h)
+		return s.recordState(&session.client.holder, a.recordKinds(), a.Key, &h)
 	})
 }
 
@@ -184,9 +181,9 @@ func (s *State) mayOpen(c *client, a *OpenFile) nfs4.Status {
 	case c.ended:
 		return nfs4.ErrBadSession
 	case a.Reclaim:
-		return s.mayReclaim(c, a.recordKinds())
+		return s.mayReclaim(&c.holder, a.recordKinds())
 	case s.claimsDelegation(c, a): // nothing can be reclaimed that conflicts with the delegation
-	case s.mustReclaimFirst(c), s.checkGrace() && (a.Deny != 0 || s.ledger.staleDeny+s.ledger.staleWrites > 0):
+	case s.mustReclaimFirst(&c.holder), s.checkGrace() && (a.Deny != 0 || s.ledger.staleDeny+s.ledger.staleWrites > 0):
 		return nfs4.ErrGrace
 	}
 	return nfs4.OK
@@ -266,7 +263,7 @@ func (s *State) openFile(c *client, a *OpenFile, sh *fileShard, deferred *deferr
 	}
 	if f != nil {
 		if o = c.opens[openKey{string(a.Owner), f, a.Handle}]; o != nil {
-			return o, false, s.recordState(c, a.recordKinds(), a.Key, &deferred.hold)
+			return o, false, s.recordState(&c.holder, a.recordKinds(), a.Key, &deferred.hold)
 		}
 	}
 	cost := stateIDCost(len(a.Owner))
@@ -282,7 +279,7 @@ func (s *State) openFile(c *client, a *OpenFile, sh *fileShard, deferred *deferr
 	case !enough:
 		return nil, false, s.overQuotaStatus()
 	}
-	if status := s.recordState(c, a.recordKinds(), a.Key, &deferred.hold); status != nfs4.OK {
+	if status := s.recordState(&c.holder, a.recordKinds(), a.Key, &deferred.hold); status != nfs4.OK {
 		return nil, false, status
 	}
 	o = s.newOpen(c, string(a.Owner), a.Key, a.Handle, sh)
@@ -308,7 +305,7 @@ func (s *State) MayShare(session *Session, a *OpenFile) nfs4.Status {
 }
 
 func (s *State) mayShare(c *client, f *file, a *OpenFile, deferred *deferredWork) nfs4.Status {
-	status := s.resolveShareConflict(f, c, shareModes(a.Access, a.Deny), deferred)
+	status := s.resolveShareConflict(f, &c.holder, shareModes(a.Access, a.Deny), deferred)
 	if status == nfs4.ErrShareDenied && a.Reclaim {
 		return nfs4.ErrReclaimConflict
 	}
@@ -332,9 +329,8 @@ func (s *State) newOpen(c *client, owner, key, handle string, sh *fileShard) *Op
 // resolveShareConflict returns NFS4ERR_SHARE_DENIED if an OPEN with the given modes conflicts with
 // an open, also by the same owner (RFC 8881, Section 9.7), and otherwise OK. If all conflicting
 // opens belong to clients whose lease has expired, it removes these. The status is statusEnding
-// while conflicting state of removed clients remains. The client asks is not removed; asks may be
-// nil, like f.
-func (s *State) resolveShareConflict(f *file, asks *client, modes uint32, deferred *deferredWork) nfs4.Status {
+// while conflicting state of removed clients remains. asks is not removed, and may be nil, like f.
+func (s *State) resolveShareConflict(f *file, asks *holder, modes uint32, deferred *deferredWork) nfs4.Status {
 	if f == nil || !f.conflictsWith(modes) {
 		return nfs4.OK
 	}
@@ -344,18 +340,16 @@ func (s *State) resolveShareConflict(f *file, asks *client, modes uint32, deferr
 		if modes&(1<<bit) == 0 {
 			continue
 		}
-		for c := range f.modeCounts[bit^denyShift] { // for an access bit its denial, and for a deny bit the denied access
-			entries.countSilentFor(c)
+		for h := range f.modeCounts[bit^denyShift] { // for an access bit its denial, and for a deny bit the denied access
+			entries.countSilentFor(h)
 			switch {
-			case c.ended:
-			case c != asks && c.isMachine() && !deferred.isWhole():
-				return statusNeedsState
-			case c == asks, c.silentFor(now) <= s.config.Lease:
+			case h.ended:
+			case h == asks, !h.isSilent(s.config.Lease, now):
 				return nfs4.ErrShareDenied
 			case !deferred.isWhole():
 				return statusNeedsState
 			default:
-				silent = append(silent, c)
+				silent = append(silent, h.client)
 			}
 			if entries.shouldPause() {
 				break
@@ -460,7 +454,6 @@ func (s *State) closeOpen(o *Open, deferred *deferredWork) {
 		s.endLocks(l, deferred)
 	}
 	s.releaseStateID(&o.holding)
-	o.dropNames()
 	delete(o.client.opens, o.key)
 	s.setRequestedModes(o, 0)
 	f := o.key.file
@@ -469,9 +462,6 @@ func (s *State) closeOpen(o *Open, deferred *deferredWork) {
 	f.opens[o.fileIndex].fileIndex = o.fileIndex
 	f.opens[last] = nil
 	f.opens = f.opens[:last]
-	if o.client.isMachine() {
-		f.machineOpens--
-	}
 	f.removeIfUnused()
 	deferred.addFile(o.File)
 	if q := o.seqOwner; q != nil {

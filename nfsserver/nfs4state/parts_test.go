@@ -9,12 +9,13 @@ import (
 	"github.com/nfsrdma/nfsrdma/vfs/locks"
 )
 
-// checkOnlyPart checks that do does not lock State.mu, which would close the client's part.
-func (w *testState) checkOnlyPart(s *Session, what string, do func()) {
+// checkOnlyPart checks that do does not lock State.mu, which would close the holder's part.
+func (w *testState) checkOnlyPart(by locker, what string, do func()) {
 	w.t.Helper()
-	w.MayCallBack(s) // opens it
+	part := by.lockHolder().part
+	w.State.mu.lockPart(part).unlock() // opens it
 	do()
-	if !w.State.mu.parts[s.client.part].open {
+	if !w.State.mu.parts[part].open {
 		w.t.Errorf("%s locks the whole State", what)
 	}
 }
@@ -78,6 +79,56 @@ func TestCallsLockParts(t *testing.T) {
 				want(t, "the type", w.DelegationType(s, "d"), nfs4.DelegateRead)
 				want(t, "DELEGRETURN", w.ReturnDelegation(s, &id), nfs4.OK)
 			})
+		})
+	}
+}
+
+// TestMachineCallsLockParts checks that the usual calls of a Machine do not lock the whole State,
+// also if others' state conflicts.
+func TestMachineCallsLockParts(t *testing.T) {
+	for name, host := range map[string]*fakeHost{"server": nil, "host": newHost(t)} {
+		t.Run(name, func(t *testing.T) {
+			w := newRestartingState(t).testState
+			s, other, m := w.newTestClient("a"), w.enterTestMachine("other"), w.enterTestMachine("m")
+			on := func(key string, exclusive bool, start, end uint64) *Lock {
+				a := &Lock{Owner: []byte("o"), Key: key, Handle: []byte(key), Range: locks.Range{Start: start, End: end}, Exclusive: exclusive}
+				if host != nil {
+					return host.setOn(a)
+				}
+				return a
+			}
+			_, open := w.mustOpen(s, "o", "f", nfs4.ShareBoth, 0, nil)
+			newOn := on("f", true, 50, 59)
+			newOn.StateID, newOn.New = open, true
+			w.mustLock(s, newOn)
+			want(t, "LOCK of the other", other.lockStatus(on("f", true, 60, 69)), nfs4.OK)
+			want(t, "LOCK", m.lockStatus(on("g", true, 0, 0)), nfs4.OK) // its record says that it has locks
+			share := &Share{Owner: []byte("o"), Key: "f", Access: nfs4.ShareRead}
+			w.checkOnlyPart(m, "another call", func() { w.enterTestMachine("m").Leave() })
+			w.checkOnlyPart(m, "InGrace", func() { want(t, "InGrace", m.InGrace(), false) })
+			w.checkOnlyPart(m, "LOCK", func() { want(t, "LOCK", m.lockStatus(on("f", true, 0, 9)), nfs4.OK) })
+			w.checkOnlyPart(m, "LOCK of more", func() { want(t, "LOCK", m.lockStatus(on("f", false, 5, 19)), nfs4.OK) })
+			w.checkOnlyPart(m, "LOCK that a client denies", func() { want(t, "LOCK", m.lockStatus(on("f", true, 50, 50)), nfs4.ErrDenied) })
+			w.checkOnlyPart(m, "LOCK that a Machine denies", func() { want(t, "LOCK", m.lockStatus(on("f", true, 60, 60)), nfs4.ErrDenied) })
+			w.checkOnlyPart(s, "LOCK of the client that a Machine denies", func() {
+				a := on("f", true, 60, 60)
+				a.StateID, a.New, a.Owner = open, true, []byte("x")
+				want(t, "LOCK", w.lockStatus(s, a), nfs4.ErrDenied)
+			})
+			w.checkOnlyPart(m, "TEST", func() { m.TestLock(on("f", true, 50, 50)) })
+			w.checkOnlyPart(m, "FindKey", func() {
+				key, _ := m.FindKey([]byte("f"))
+				want(t, "the key", key, "f")
+			})
+			w.checkOnlyPart(m, "UNLOCK", func() { want(t, "UNLOCK", m.Unlock(on("f", false, 0, locks.ToEnd)), nfs4.OK) })
+			w.checkOnlyPart(m, "SHARE", func() { want(t, "SHARE", m.Share(share), nfs4.OK) })
+			w.checkOnlyPart(m, "SHARE that is denied", func() {
+				denied := *share
+				denied.Owner, denied.Deny = []byte("p"), nfs4.ShareRead
+				want(t, "SHARE", m.Share(&denied), nfs4.ErrShareDenied)
+			})
+			w.checkOnlyPart(m, "UNSHARE", func() { m.Unshare(share) })
+			want(t, "files", len(m.files), 1)
 		})
 	}
 }

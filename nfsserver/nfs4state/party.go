@@ -63,6 +63,17 @@ func (s *State) addUsage(p *clientGroup, r resource, n int) {
 	}
 }
 
+// groupForRecord returns the group with a name if it may have one more client record, and otherwise
+// nil.
+func (s *State) groupForRecord(name fairshare.Name, deferred *deferredWork) *clientGroup {
+	p := s.groupOf(name)
+	if !s.ensureQuota(p, clientRecords, 1, deferred) {
+		s.addUsage(p, clientRecords, 0) // forget a group that has nothing
+		return nil
+	}
+	return s.groupOf(name) // the last client of the earlier one may have been removed
+}
+
 // ownerStep is the number of bytes in an owner's name for which a stateid
 // counts once more: the limits also cover memory for long names.
 const ownerStep = 128

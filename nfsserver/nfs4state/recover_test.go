@@ -682,7 +682,7 @@ func TestJournalWithoutRoom(t *testing.T) {
 		once.Do(func() {
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			g.writeRecord(late.client)
+			g.writeRecord(&late.client.holder)
 		})
 	}
 	const clients = 20

@@ -6,8 +6,9 @@ import (
 
 // Revoke revokes each Open and each Delegation for whose File removed returns true, with the
 // locks through it. Their stateids return NFS4ERR_ADMIN_REVOKED until the client frees them (RFC
-// 8881, Sections 8.5 and 18.38). Revoke does not wait until the host has released the locks:
-// WaitForHostLocks does. removed is called with State.mu held.
+// 8881, Sections 8.5 and 18.38). It also removes what a Machine has of a file, if removed returns
+// true for the Mark of the Machine's first call for the file. Revoke does not wait until the host
+// has released the locks: WaitForHostLocks does. removed is called with State.mu held.
 func (s *State) Revoke(removed func(file any) bool) {
 	var deferred, ended deferredWork
 	defer func() {
@@ -41,42 +42,51 @@ func (s *State) revokeIn(f *file, removed func(file any) bool, deferred *deferre
 		}
 		s.mu.pauseLocked()
 	}
+	for _, m := range f.machines {
+		if removed(m.mark) {
+			s.revokeMachineFile(m, deferred)
+		}
+		s.mu.pauseLocked()
+	}
 }
 
 // revokeOpen revokes an Open. State.mu is held, but released for moments.
 func (s *State) revokeOpen(o *Open, deferred *deferredWork) {
-	if o.client.isMachine() { // NLM has no status for that
-		o.client.partlyReclaimed = true
-	} else {
-		o.revokedStatus = nfs4.ErrAdminRevoked
-	}
+	o.revokedStatus = nfs4.ErrAdminRevoked
 	for !s.shedOpen(o, deferred) {
 		if s.mu.pauseLocked(); s.holdings.get(o.index) != &o.holding {
 			return // its client has closed it
 		}
 	}
 	s.closeOpen(o, deferred)
-	s.rewriteRecord(o.client)
-	record := max(o.client.lastRecord, o.client.endRecord)
-	s.holdGrants(o.Key, record)
-	if o.client.hadKinds&hadDeny != 0 {
-		s.ledger.denyBarrier.Store(record)
-	}
+	s.recordRevoked(&o.client.holder, o.Key)
 }
 
-// rewriteRecord updates a client's record, if any, after a change of its revoked
-// state. A client that may still reclaim can continue, but not after another
+// recordRevoked updates a holder's record after its state of an object was revoked, and returns the
+// number of the record on which grants of the object depend. State.mu is held.
+func (s *State) recordRevoked(h *holder, key string) (record uint64) {
+	s.rewriteRecord(h)
+	record = max(h.lastRecord, h.endRecord)
+	s.holdGrants(key, record)
+	if h.hadKinds&hadDeny != 0 {
+		s.ledger.denyBarrier.Store(record)
+	}
+	return record
+}
+
+// rewriteRecord updates a holder's record, if any, after a change of its revoked
+// state. A holder that may still reclaim can continue, but not after another
 // restart. State.mu is held.
-func (s *State) rewriteRecord(c *client) {
-	r, ok := s.ledger.records[c.key]
+func (s *State) rewriteRecord(h *holder) {
+	r, ok := s.ledger.records[h.key]
 	switch {
-	case !ok, c.ended: // the record is the next incarnation's
+	case !ok, h.ended: // the record is the next incarnation's
 	case r.current:
-		s.writeRecord(c)
+		s.writeRecord(h)
 	case !r.revoked:
 		r.revoked = true
-		s.setRecord(c.key, r)
-		c.lastRecord = s.enqueueRecord(r.appendTo(nil, c.key))
+		s.setRecord(h.key, r)
+		h.lastRecord = s.enqueueRecord(r.appendTo(nil, h.key))
 	}
 }
 
@@ -135,7 +145,7 @@ func (s *State) freeRevoked(h *holding) {
 	delete(c.revoked, h)
 	c.countRevoked(h, -1)
 	if len(c.revoked) == 0 {
-		s.rewriteRecord(c)
+		s.rewriteRecord(&c.holder)
 	}
 }
 

@@ -191,8 +191,7 @@ func (s *Session) OpenedBy(p Principal, party fairshare.Name) bool {
 	return s.MadeBy(p, party) || p.Name == "" && c.principal.Name == "" && c.group.name == party
 }
 
-// beginCall begins a call by an NFSv4.0 client or a Machine, which is not removed
-// during the call.
+// beginCall begins a call by an NFSv4.0 client, which is not removed during the call.
 func (s *Session) beginCall() nfs4.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,24 +202,13 @@ func (s *Session) beginCall() nfs4.Status {
 	return nfs4.OK
 }
 
-// Leave ends a call by an NFSv4.0 client or a Machine. It renews the client's lease.
+// Leave ends a call by an NFSv4.0 client. It renews the client's lease.
 func (s *Session) Leave() {
 	now := s.state.config.Now()
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.running--
 	s.renewedAt = max(s.renewedAt, now)
-	last, dead := s.running == 0, s.dead
-	s.mu.Unlock()
-	if last && s.client.isMachine() {
-		s.state.leaveMachine(s.client, dead)
-	}
-}
-
-// markDead makes all later calls fail, while some are running.
-func (s *Session) markDead() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.dead = true
 }
 
 // Renew returns the status of RENEW, which requires the principal that created the

@@ -16,9 +16,9 @@ type fileShard struct {
 	spare     modeCounts // empty maps of a removed file, for the next one
 }
 
-// maxSpareClients bounds the size of a fileShard's spare maps: a map keeps the memory of the
+// maxSpareHolders bounds the size of a fileShard's spare maps: a map keeps the memory of the
 // entries that it has had.
-const maxSpareClients = 8
+const maxSpareHolders = 8
 
 // newFileShards creates the shards.
 func newFileShards() []fileShard {
@@ -48,11 +48,11 @@ func (sh *fileShard) newFile(key string) *file {
 	return f
 }
 
-// removeIfUnused removes a file without opens and delegations from its shard.
+// removeIfUnused removes a file that nobody uses from its shard.
 func (f *file) removeIfUnused() {
-	if len(f.opens) == 0 && len(f.delegations) == 0 {
+	if len(f.opens) == 0 && len(f.machines) == 0 && len(f.delegations) == 0 {
 		delete(f.shard.files, f.key)
-		if !f.manyClients {
+		if !f.manyHolders {
 			f.shard.spare, f.modeCounts = f.modeCounts, modeCounts{}
 		}
 	}

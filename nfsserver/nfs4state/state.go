@@ -121,8 +121,9 @@ type State struct {
 	owners           map[ownerKey]*clientOwner
 	clients          map[uint64]*client // by client ID
 	unconfirmed      list.List          // *client elements, the oldest first
-	endingClients    []*client          // removed clients with remaining state: see endClient
-	lastClientNumber uint64             // the last client record's
+	machines         map[Machine]*MachineRecord
+	endingHolders    []*holder // removed clients and Machines with remaining state: see endClient
+	lastClientNumber uint64    // the last client record's
 	groups           map[fairshare.Name]*clientGroup
 	usage            resourceUsage // by all groups
 	shards           []fileShard   // the files
@@ -177,7 +178,7 @@ func New(c Config) *State {
 		c.Narrow = func(any, uint32) any { return nil }
 	}
 	s := &State{
-		config: c, owners: make(map[ownerKey]*clientOwner), clients: make(map[uint64]*client), shards: newFileShards(),
+		config: c, owners: make(map[ownerKey]*clientOwner), clients: make(map[uint64]*client), machines: make(map[Machine]*MachineRecord), shards: newFileShards(),
 		lockWait: func() {}, releasers: make(map[any]*releaser),
 		waitingFiles: make(map[*file]struct{}), lockWaiters: make(map[lockOwnerKey]*list.List), hostLockPolls: make(map[any]struct{}),
 		groups: make(map[fairshare.Name]*clientGroup), seed: maphash.MakeSeed(),
@@ -277,12 +278,6 @@ func (s *State) Sweep() {
 			if short := onHost[c]; short > 0 {
 				courtesy = min(courtesy, short)
 			}
-			if c.isMachine() {
-				if s.isMachineExpected(c.key) {
-					continue
-				}
-				courtesy = s.config.Lease // a Machine without state
-			}
 			if s.endClient(c, nil, now-courtesy, &deferred) {
 				continue
 			}
@@ -294,6 +289,7 @@ func (s *State) Sweep() {
 			}
 		}
 	}
+	s.removeIdleMachines(now, &deferred)
 	for i := range s.shards {
 		for _, h := range s.shards[i].hostFiles {
 			s.mu.pauseLocked()

@@ -183,7 +183,7 @@ func (w *testState) checkEmpty() {
 	w.t.Helper()
 	w.State.mu.Lock()
 	defer w.State.mu.Unlock()
-	got := fmt.Sprint(len(w.owners), len(w.clients), w.unconfirmed.Len(), len(w.allFiles()), len(w.groups), w.denyingOpens.Load(), w.usage.all())
+	got := fmt.Sprint(len(w.owners), len(w.clients)+len(w.machines), w.unconfirmed.Len(), len(w.allFiles()), len(w.groups), w.denyingOpens.Load(), w.usage.all())
 	want(w.t, "what is left", got, "0 0 0 0 0 0 [0 0 0 0 0 0 0 0]")
 	for i := range w.holdings.next.Load() {
 		if w.holdings.get(i) != nil {
@@ -286,6 +286,16 @@ func (w *testState) checkLockCounts() {
 		n[stateIDs] += len(c.opens) + c.lockSets + len(c.revoked)
 		n[lockRanges] += c.locks
 		have[c.group] = n
+	}
+	for _, m := range w.machines {
+		n := have[m.group]
+		n[clientRecords]++
+		n[stateIDs] += len(m.files) + m.lockSets + m.shareCount
+		n[lockRanges] += m.locks
+		for _, f := range m.files {
+			n[waitingOwners] += len(f.waits)
+		}
+		have[m.group] = n
 	}
 	var all [resources]int
 	for _, p := range w.groups {

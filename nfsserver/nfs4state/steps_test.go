@@ -166,7 +166,7 @@ func TestStepsOfEnd(t *testing.T) {
 				other := b.newTestClient("other")
 				b.checkSteps(end, func() { do(b, other) })
 				want(t, "the client was removed", b.session.client.ended, true)
-				want(t, "clients that end", len(b.endingClients), 0)
+				want(t, "clients that end", len(b.endingHolders), 0)
 				want(t, "its opens", len(b.session.client.opens), 0)
 				want(t, "its locks", b.session.client.locks, 0)
 			})
@@ -264,32 +264,32 @@ func checkStepsOfPlainClient(t *testing.T, end func(w *testState, s *Session)) {
 // TestStepsOfMachine checks the end of a Machine, and a release of all its locks.
 func TestStepsOfMachine(t *testing.T) {
 	w := newTestState(t)
-	s := w.enterTestMachine("a")
+	m := w.enterTestMachine("a")
 	lock := func(i int) *Lock {
 		return &Lock{Owner: []byte("o"), Key: "f", Exclusive: true, Range: locks.Range{Start: uint64(2 * i), End: uint64(2 * i)}}
 	}
 	all := &Lock{Owner: []byte("o"), Key: "f", Range: locks.Range{End: locks.ToEnd}}
 	fill := func() {
 		for i := range manyEntries {
-			w.mustLock(s, lock(i))
+			want(t, "LOCK", m.lockStatus(lock(i)), nfs4.OK)
 		}
 	}
 	fill()
-	w.checkSteps("NLM_UNLOCK of all", func() { want(t, "Release", w.Release(s, all), nfs4.OK) })
-	want(t, "locks", s.client.locks, 0)
+	w.checkSteps("NLM_UNLOCK of all", func() { want(t, "Unlock", m.Unlock(all), nfs4.OK) })
+	want(t, "locks", m.locks, 0)
 	for i := range manyEntries {
 		a := lock(i)
 		a.Owner = fmt.Append(nil, i)
-		w.mustLock(s, a)
+		want(t, "LOCK", m.lockStatus(a), nfs4.OK)
 	}
 	w.checkSteps("NLM_UNLOCK of an owner among many", func() {
 		a := lock(5)
 		a.Owner = []byte("5")
-		want(t, "Release", w.Release(s, a), nfs4.OK)
-		want(t, "locks", s.client.locks, manyEntries-1)
-		want(t, "lock stateids", s.client.lockSets, manyEntries-1)
+		want(t, "Unlock", m.Unlock(a), nfs4.OK)
+		want(t, "locks", m.locks, manyEntries-1)
+		want(t, "lock stateids", m.lockSets, manyEntries-1)
 	})
-	s.Leave()
+	m.Leave()
 	w.checkSteps("NLM_FREE_ALL", func() {
 		w.EndMachines(netip.MustParseAddr("192.0.2.1"), func(string, bool, int32) bool { return true })
 	})

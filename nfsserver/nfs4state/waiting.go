@@ -16,8 +16,10 @@ import (
 // notified. The notification is only a hint: no bytes are reserved for the owner.
 type Waiting struct {
 	name   string
-	open   *Open
-	number uint64 // in order of arrival
+	holder *holder
+	file   *file
+	among  *waitSet // that has it, while it is queued
+	number uint64   // in order of arrival
 
 	// State.mu guards these.
 	lock       Lock // the last request
@@ -30,6 +32,9 @@ type Waiting struct {
 	heldOnHost bool           // a host process held the lock
 	missedTurn bool           // a Machine missed its turn: its storage is slow, or hangs
 }
+
+// A waitSet has the owners that wait for locks of a file through one Open, or those of one Machine.
+type waitSet map[*Waiting]struct{}
 
 // Owner returns the lock-owner's name.
 func (w *Waiting) Owner() string { return w.name }
@@ -44,44 +49,52 @@ const turnsPerLease = 4
 // returns the LOCK's status. It is statusEnding if the lock has become free since it was denied.
 // If a limit is reached, the owner is not notified: a Machine gets NFS4ERR_DELAY, and other
 // clients poll anyway.
-func (s *State) enqueueWaiter(session *Session, a *Lock, d *Denied) nfs4.Status {
+func (s *State) enqueueWaiter(by locker, a *Lock, d *Denied) nfs4.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	full := nfs4.ErrDenied
-	if session.client.isMachine() {
+	c, full := by.lockHolder(), nfs4.ErrDenied
+	if c.client == nil {
 		full = nfs4.ErrDelay
 	}
-	l, status := s.findLockState(session, a)
-	if status != nfs4.OK || l.open == nil || !l.open.notifies || session.client.ended {
+	l, status := by.findLockTarget(a)
+	if status != nfs4.OK || c.ended || l.open != nil && !l.open.notifies {
 		return full
 	}
 	name := string(a.Owner)
-	if l.set != nil {
-		name = l.set.owner.name
+	if l.owner != nil {
+		name = l.owner.name
 	}
-	f := l.open.key.file
+	f := l.file
 	heldOnHost := *d == s.hostDenied(d.Range, locks.KindOf(d.Exclusive))
-	if !heldOnHost && !f.isDeniedInTable(session.client, l.owner, a) {
+	if !heldOnHost && !f.isDeniedInTable(c, l.owner, a) {
 		return statusEnding
 	}
-	w := f.findWaiting(session.client, name, a)
-	if a.For == nil && s.wouldDeadlock(&Waiting{name: name, open: l.open, lock: *a}) {
+	w := f.findWaiting(c, name, a)
+	if a.For == nil && s.wouldDeadlock(&Waiting{name: name, holder: c, file: f, lock: *a}) {
 		if w != nil {
 			s.stopWaiting(w)
+			l.machine.files[a.Key].removeIfUnused()
 		}
 		return nfs4.ErrDeadlock
 	}
 	lock := *a
 	lock.Owner, lock.Handle = nil, nil // they alias a message
 	if w == nil {
-		if !s.mayWait(f, session.client, stateIDCost(len(name))) {
+		if !s.mayWait(f, c, stateIDCost(len(name))) || l.machine != nil && !s.hasQuota(c.group, stateIDs, l.cost) {
 			return full
 		}
-		w = &Waiting{name: name, open: l.open, lock: lock}
+		w = &Waiting{name: name, holder: c, lock: lock}
+		if l.machine != nil {
+			used := l.machine.useFile(a.Key, a.Handle, a.Mark)
+			w.file, w.among = used.file, &used.waits
+		} else {
+			w.file, w.among = f, &l.open.waits
+		}
+		f = w.file
 		f.addWaiting(w)
 		s.waitingFiles[f] = struct{}{}
 		s.addLockWaiter(w)
-		s.addUsage(session.client.group, waitingOwners, stateIDCost(len(name)))
+		s.addUsage(c.group, waitingOwners, stateIDCost(len(name)))
 	}
 	f.queue.endTurn(w)
 	w.lock, w.deniedAt = lock, s.config.Now()
@@ -91,8 +104,11 @@ func (s *State) enqueueWaiter(session *Session, a *Lock, d *Denied) nfs4.Status 
 
 // isDeniedInTable reports whether another owner's lock, or turn, keeps an owner (nil if it has no locks
 // yet) from a lock.
-func (f *file) isDeniedInTable(c *client, owner *lockOwner, a *Lock) bool {
-	if _, first := f.firstInTurn(c, string(a.Owner), a); first {
+func (f *file) isDeniedInTable(h *holder, owner *lockOwner, a *Lock) bool {
+	if f == nil {
+		return false
+	}
+	if _, first := f.firstInTurn(h, string(a.Owner), a); first {
 		return true
 	}
 	var ranges *locks.Owner
@@ -115,25 +131,27 @@ const (
 // Linux does; if an owner waits for many locks, those that it has waited for longest. NFSv4
 // clients count as not waiting: they poll, and can stop.
 func (s *State) wouldDeadlock(w *Waiting) bool {
-	c := w.open.client
-	if !c.isMachine() || c.locks == 0 {
+	if w.holder.client != nil || w.holder.locks == 0 {
 		return false
 	}
 	first := w.ownerKey()
 	seen := []lockOwnerKey{first}
 	for next := []*Waiting{w}; len(next) > 0; {
 		w, next = next[0], next[1:]
-		l, denied := w.open.key.file.locks.Conflict(w.ownerLocks(), w.lock.Range, w.lock.Exclusive)
+		if w.file == nil {
+			continue // only a host process has locked it
+		}
+		l, denied := w.file.locks.Conflict(w.ownerLocks(), w.lock.Range, w.lock.Exclusive)
 		if !denied {
 			continue
 		}
-		holder := l.Owner.Tag.(*lockOwner).lockOwnerKey
+		owner := l.Owner.Tag.(*lockOwner).lockOwnerKey
 		switch {
-		case holder == first:
+		case owner == first:
 			return true
-		case len(seen) < maxChain && holder.client.isMachine() && !slices.Contains(seen, holder):
-			seen = append(seen, holder)
-			if asked := s.lockWaiters[holder]; asked != nil {
+		case len(seen) < maxChain && owner.holder.client == nil && !slices.Contains(seen, owner):
+			seen = append(seen, owner)
+			if asked := s.lockWaiters[owner]; asked != nil {
 				e := asked.Front()
 				for n := 0; e != nil && n < maxAsked; n++ {
 					s.mu.countEntry()
@@ -147,32 +165,32 @@ func (s *State) wouldDeadlock(w *Waiting) bool {
 }
 
 // ownerKey returns the owner's key.
-func (w *Waiting) ownerKey() lockOwnerKey { return lockOwnerKey{w.open.client, w.name} }
+func (w *Waiting) ownerKey() lockOwnerKey { return lockOwnerKey{w.holder, w.name} }
 
-// mayWait reports whether a client's owner may wait for a lock of f. As with other
-// resources, a client gets at most as much as is free.
-func (s *State) mayWait(f *file, c *client, cost int) bool {
+// mayWait reports whether a holder's owner may wait for a lock of f. As with other
+// resources, a holder gets at most as much as is free.
+func (s *State) mayWait(f *file, h *holder, cost int) bool {
 	all, own := 0, 1
-	if q := f.queue; q != nil {
-		all, own = len(q.byLock), 1+q.clients[c]
+	if f != nil && f.queue != nil {
+		all, own = len(f.queue.byLock), 1+f.queue.holders[h]
 	}
-	return own <= maxWaiting-all && s.hasQuota(c.group, waitingOwners, cost)
+	return own <= maxWaiting-all && s.hasQuota(h.group, waitingOwners, cost)
 }
 
 // stopWaiting removes w from its queue.
 func (s *State) stopWaiting(w *Waiting) {
-	f := w.open.key.file
+	f := w.file
 	f.removeWaiting(w)
 	s.removeLockWaiter(w)
-	s.addUsage(w.open.client.group, waitingOwners, -stateIDCost(len(w.name)))
+	s.addUsage(w.holder.group, waitingOwners, -stateIDCost(len(w.name)))
 	if f.queue == nil {
 		delete(s.waitingFiles, f)
 	}
 }
 
 // removeGranted removes the owner of a granted lock from the queue.
-func (s *State) removeGranted(f *file, c *client, name string, a *Lock) {
-	if w := f.findWaiting(c, name, a); w != nil {
+func (s *State) removeGranted(f *file, h *holder, name string, a *Lock) {
+	if w := f.findWaiting(h, name, a); w != nil {
 		s.stopWaiting(w)
 	}
 }
@@ -180,13 +198,13 @@ func (s *State) removeGranted(f *file, c *client, name string, a *Lock) {
 // leaveQueue removes an owner that no longer waits from its queue: another one may now have
 // its turn.
 func (s *State) leaveQueue(w *Waiting, deferred *deferredWork) {
-	deferred.noteFreed(w.open.key.file, w.lock.Range)
+	deferred.noteFreed(w.file, w.lock.Range)
 	s.stopWaiting(w)
 }
 
 // ownerLocks returns the owner's locks on the file, or nil.
 func (w *Waiting) ownerLocks() *locks.Owner {
-	if o := w.open.key.file.owners[w.ownerKey()]; o != nil {
+	if o := w.file.owners[w.ownerKey()]; o != nil {
 		return o.ranges
 	}
 	return nil
@@ -235,7 +253,7 @@ func (s *State) PollLocks() bool {
 			case w.heldOnHost:
 				local[w.lock.Storage] = append(local[w.lock.Storage], w)
 			default:
-				s.findConflict(f, f.owners[w.ownerKey()], w.open.client, w.lock.Range, w.lock.Exclusive, &deferred)
+				s.findConflict(f, f.owners[w.ownerKey()], w.holder, w.lock.Range, w.lock.Exclusive, &deferred)
 			}
 			s.mu.pauseLocked()
 		}
@@ -266,7 +284,7 @@ func (s *State) pollHostLocks(storage any, list []*Waiting) {
 		var deferred deferredWork
 		s.mu.Lock()
 		w.heldOnHost = false
-		deferred.noteFreed(w.open.key.file, a.Range)
+		deferred.noteFreed(w.file, a.Range)
 		s.mu.Unlock()
 		s.runDeferred(deferred)
 	}

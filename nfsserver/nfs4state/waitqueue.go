@@ -12,7 +12,7 @@ import (
 // freedRanges and notifyPending, which the file's shard guards.
 type waitQueue struct {
 	byLock  map[waitKey]*Waiting
-	clients map[*client]int // number of entries per client
+	holders map[*holder]int // number of entries per holder
 	owners  map[lockOwnerKey]*queuedOwner
 	arrived uint64 // number of the last Waiting
 
@@ -42,7 +42,7 @@ type queuedOwner struct {
 func (f *file) addWaiting(w *Waiting) {
 	q := f.queue
 	if q == nil {
-		q = &waitQueue{byLock: make(map[waitKey]*Waiting), clients: make(map[*client]int), owners: make(map[lockOwnerKey]*queuedOwner)}
+		q = &waitQueue{byLock: make(map[waitKey]*Waiting), holders: make(map[*holder]int), owners: make(map[lockOwnerKey]*queuedOwner)}
 		f.queue = q
 	}
 	by := q.owners[w.ownerKey()]
@@ -51,27 +51,27 @@ func (f *file) addWaiting(w *Waiting) {
 		q.owners[w.ownerKey()] = by
 	}
 	by.waitCount++
-	q.clients[w.open.client]++
+	q.holders[w.holder]++
 	q.byLock[w.queueKey()] = w
 	q.arrived++
 	w.number, w.queued = q.arrived, true
 	w.queuePlace = q.all.Add(by.ranges, w.lock.Range, w.lock.Exclusive, w)
-	if w.open.waits == nil {
-		w.open.waits = make(map[*Waiting]struct{})
+	if *w.among == nil {
+		*w.among = make(waitSet)
 	}
-	w.open.waits[w] = struct{}{}
+	(*w.among)[w] = struct{}{}
 }
 
 // removeWaiting removes w from f's queue, and removes an empty queue.
 func (f *file) removeWaiting(w *Waiting) {
-	q, c := f.queue, w.open.client
+	q := f.queue
 	w.queued = false
 	q.endTurn(w)
 	q.all.Remove(w.queuePlace)
-	delete(w.open.waits, w)
+	delete(*w.among, w)
 	delete(q.byLock, w.queueKey())
-	if q.clients[c]--; q.clients[c] == 0 {
-		delete(q.clients, c)
+	if q.holders[w.holder]--; q.holders[w.holder] == 0 {
+		delete(q.holders, w.holder)
 	}
 	if by := q.owners[w.ownerKey()]; by.waitCount > 1 {
 		by.waitCount--
@@ -88,7 +88,7 @@ func (q *waitQueue) turnQueue(w *Waiting) *locks.Queue {
 	switch {
 	case w.missedTurn:
 		return &q.slowMachines
-	case w.open.client.isMachine():
+	case w.holder.client == nil:
 		return &q.machines
 	}
 	return &q.inTurn
@@ -110,11 +110,11 @@ func (q *waitQueue) endTurn(w *Waiting) {
 }
 
 // findWaiting returns the Waiting of an owner that requests a lock again, or nil.
-func (f *file) findWaiting(c *client, name string, a *Lock) *Waiting {
-	if f.queue == nil {
+func (f *file) findWaiting(h *holder, name string, a *Lock) *Waiting {
+	if f == nil || f.queue == nil {
 		return nil
 	}
-	return f.queue.byLock[waitKey{lockOwnerKey{c, name}, a.Range, a.Exclusive}]
+	return f.queue.byLock[waitKey{lockOwnerKey{h, name}, a.Range, a.Exclusive}]
 }
 
 func (w *Waiting) queueKey() waitKey { return waitKey{w.ownerKey(), w.lock.Range, w.lock.Exclusive} }
@@ -195,15 +195,15 @@ func (s *State) takeOverlapping(f *file) (found []*Waiting) {
 func (s *State) startTurn(w *Waiting) bool {
 	now := s.config.Now()
 	switch {
-	case !w.queued, w.turnEnds > now, w.open.client.ended:
+	case !w.queued, w.turnEnds > now, w.holder.ended:
 		return false
-	case w.open.client.isMachine() && w.turnEnds > 0: // its storage is slow, or hangs: others may go first
-		q := w.open.key.file.queue
+	case w.holder.client == nil && w.turnEnds > 0: // its storage is slow, or hangs: others may go first
+		q := w.file.queue
 		q.endTurn(w)
 		q.arrived++
 		w.number, w.missedTurn = q.arrived, true
 		return false
-	case w.open.client.isMachine(): // it waits until the lock is granted, and need not poll
+	case w.holder.client == nil: // it waits until the lock is granted, and need not poll
 	case w.turnEnds > 0, now-w.deniedAt > 2*s.config.Lease: // the owner has given up
 		s.stopWaiting(w)
 		return false
@@ -211,17 +211,17 @@ func (s *State) startTurn(w *Waiting) bool {
 	if w.heldOnHost || s.isBehindTurn(w) {
 		return false
 	}
-	if _, denied := w.open.key.file.locks.Conflict(w.ownerLocks(), w.lock.Range, w.lock.Exclusive); denied {
+	if _, denied := w.file.locks.Conflict(w.ownerLocks(), w.lock.Range, w.lock.Exclusive); denied {
 		return false
 	}
-	w.open.key.file.queue.beginTurn(w)
+	w.file.queue.beginTurn(w)
 	w.turnEnds = now + s.config.Lease/turnsPerLease
 	return true
 }
 
 // isBehindTurn reports whether another owner has its turn for a lock that conflicts with w's.
 func (s *State) isBehindTurn(w *Waiting) bool {
-	q := w.open.key.file.queue
+	q := w.file.queue
 	by, r, exclusive := q.owners[w.ownerKey()].ranges, w.lock.Range, w.lock.Exclusive
 	if q.machines.Conflict(by, r, exclusive) != nil || q.slowMachines.Conflict(by, r, exclusive) != nil {
 		return true
@@ -245,12 +245,12 @@ func (s *State) isBehindTurn(w *Waiting) bool {
 // firstInTurn returns the lock of a Machine's waiting owner that has its turn: that lock is
 // granted before a later owner, which is willing to wait, gets the bytes. An owner that has
 // missed a turn before, because its storage is slow, has no precedence.
-func (f *file) firstInTurn(c *client, name string, a *Lock) (Denied, bool) {
-	if f.queue == nil {
+func (f *file) firstInTurn(h *holder, name string, a *Lock) (Denied, bool) {
+	if f == nil || f.queue == nil {
 		return Denied{}, false
 	}
 	var by *locks.Owner
-	if own := f.queue.owners[lockOwnerKey{c, name}]; own != nil {
+	if own := f.queue.owners[lockOwnerKey{h, name}]; own != nil {
 		by = own.ranges
 	}
 	x := f.queue.machines.Conflict(by, a.Range, a.Exclusive)
@@ -258,12 +258,12 @@ func (f *file) firstInTurn(c *client, name string, a *Lock) (Denied, bool) {
 		return Denied{}, false
 	}
 	w := x.Tag.(*Waiting)
-	return Denied{w.lock.Range, w.lock.Exclusive, w.open.client.id, w.name, true}, true
+	return Denied{w.lock.Range, w.lock.Exclusive, w.holder.id, w.name, true}, true
 }
 
 // addLockWaiter adds a lock that a Machine's owner waits for to the owner's list.
 func (s *State) addLockWaiter(w *Waiting) {
-	if !w.open.client.isMachine() {
+	if w.holder.client != nil {
 		return
 	}
 	asked := s.lockWaiters[w.ownerKey()]

@@ -109,13 +109,13 @@ func TestWriteMachine(t *testing.T) {
 	m, status := w.EnterMachine(Machine{Name: "m", Addr: netip.MustParseAddr("192.0.2.9")}, fairshare.Name{})
 	want(t, "a machine", status, nfs4.OK)
 	lock := Lock{Owner: []byte("l"), Key: "x", Range: locks.Range{End: 9}}
-	_, _, status = w.Lock(m, &lock)
+	_, status = m.Lock(&lock)
 	want(t, "LOCK by a machine", status, nfs4.OK)
 	want(t, "a delegation in addition", w.MayDelegate(s, "x", true), nfs4.ErrShareDenied)
 	w.mustOpen(s, "o", "y", nfs4.ShareBoth, 0, nil)
 	_, status = w.Delegate(s, &Delegate{Key: "y", Write: true}, nil)
 	want(t, "a delegation", status, nfs4.OK)
 	lock.Key = "y"
-	_, _, status = w.Lock(m, &lock)
+	_, status = m.Lock(&lock)
 	want(t, "LOCK by a machine of a delegated file", status, nfs4.ErrDelay)
 }

@@ -43,8 +43,7 @@ const (
 // GRANTED.
 type grant struct {
 	waiting *nfs4state.Waiting
-	session *nfs4state.Session
-	machine nfs4state.Machine
+	machine *nfs4state.MachineRecord
 	args    nfs4state.Lock
 	call    nlm4.TestArgs
 	vers    uint32
@@ -61,11 +60,11 @@ type grant struct {
 // setGrantCallback sets args.Tell, so that the owner waits for a lock that is
 // not free.
 func (s *Server) setGrantCallback(q *request, vers uint32, a *nlm4.LockArgs, args *nfs4state.Lock) {
-	call, byMsg, m, session := copyOf(a), q.call.Proc == nlm4.ProcLockMsg, machineOf(q.call.Peer, a.Lock.Caller), q.session
+	call, byMsg, m := copyOf(a), q.call.Proc == nlm4.ProcLockMsg, q.machine
 	later := *args
 	later.Owner, later.Handle = bytes.Clone(args.Owner), call.Lock.Handle
 	args.Tell = func(w *nfs4state.Waiting) {
-		g := &grant{waiting: w, session: session, machine: m, args: later, call: call, vers: vers, viaMsg: byMsg}
+		g := &grant{waiting: w, machine: m, args: later, call: call, vers: vers, viaMsg: byMsg}
 		g.args.For, g.args.Tell = w, args.Tell
 		s.startGrant(g)
 	}
@@ -88,7 +87,7 @@ func (s *Server) startGrant(g *grant) {
 // addGrantLocked adds a grant's next attempt to its host's jobs.
 func (s *Server) addGrantLocked(g *grant, later time.Duration) {
 	j := &job{run: func(ctx context.Context, l *grantLine) (again time.Duration) { return s.attemptGrant(ctx, l, g) }}
-	s.addJobLocked(g.machine, j)
+	s.addJobLocked(g.machine.Machine, j)
 	j.next = j.next.Add(later)
 }
 
@@ -181,11 +180,11 @@ func (s *Server) runLocking(g *grant) {
 
 // lockForGrant locks the bytes for a grant's owner.
 func (s *Server) lockForGrant(g *grant) nfs4.Status {
-	if !g.session.Enter() {
+	if !g.machine.Enter() {
 		return nfs4.ErrBadSession
 	}
-	defer g.session.Leave()
-	_, _, status := s.state.Lock(g.session, &g.args)
+	defer g.machine.Leave()
+	_, status := g.machine.Lock(&g.args)
 	if status != nfs4.OK {
 		return status
 	}
@@ -207,7 +206,7 @@ func (s *Server) hasLock(g *grant) bool {
 // isGrantOver reports whether a grant has ended. It ends the grant if its client was removed or
 // grantTime has passed.
 func (s *Server) isGrantOver(g *grant) bool {
-	if g.session.Ended() {
+	if g.machine.Ended() {
 		s.endGrant(g, grantUnlocked)
 	}
 	s.mu.Lock()
@@ -253,14 +252,14 @@ func (s *Server) endGrant(g *grant, end grantOutcome) bool {
 // undoLock releases the lock of an ended grant, unless the client has confirmed it.
 func (s *Server) undoLock(g *grant, end grantOutcome) {
 	switch {
-	case end != grantCancelled && end != grantUnlocked || !g.session.Enter():
+	case end != grantCancelled && end != grantUnlocked || !g.machine.Enter():
 		return
 	case end == grantCancelled:
-		s.state.RevertLock(g.session, &g.args)
+		g.machine.RevertLock(&g.args)
 	default:
-		s.state.Release(g.session, &g.args)
+		g.machine.Unlock(&g.args)
 	}
-	g.session.Leave()
+	g.machine.Leave()
 }
 
 // forgetGrantLocked removes an ended grant.
@@ -309,7 +308,7 @@ func isWithin(r, s locks.Range) bool { return s.Start <= r.Start && r.End <= s.E
 // progress for such grants.
 func (s *Server) grantsOf(q *request, a *nfs4state.Lock, meant func(*grant) bool) (list []*grant, attempts []chan struct{}) {
 	is := func(g *grant) bool {
-		return g.session == q.session && g.args.Key == a.Key && bytes.Equal(g.args.Owner, a.Owner) && meant(g)
+		return g.machine == q.machine && g.args.Key == a.Key && bytes.Equal(g.args.Owner, a.Owner) && meant(g)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -352,7 +351,7 @@ func (s *Server) handleGrantedRes(from netip.Addr, cookie uint64, status nlm4.St
 	if !held {
 		return
 	}
-	if m, _ := g.session.Machine(); m.Addr == from {
+	if g.machine.Addr == from {
 		s.applyReply(g, status)
 	}
 }

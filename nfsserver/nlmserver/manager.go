@@ -88,7 +88,7 @@ func testProc(ctx context.Context, m lockManager, c *oncrpc.Call, r *oncrpc.Repl
 }
 
 func (q *request) testLock(ctx context.Context, a *nlm4.TestArgs) (nlm4.Status, nlm4.Holder) {
-	if q.server.state.InGrace(q.session) {
+	if q.machine.InGrace() {
 		return nlm4.DeniedGrace, nlm4.Holder{}
 	}
 	args, h, status := q.lockArgs(ctx, &a.Lock, a.Exclusive)
@@ -98,7 +98,7 @@ func (q *request) testLock(ctx context.Context, a *nlm4.TestArgs) (nlm4.Status, 
 	if err := q.BeforeRead(ctx, h); err != nil {
 		return q.statusOfError(err), nlm4.Holder{}
 	}
-	d, s := q.server.state.TestLock(q.session, args)
+	d, s := q.machine.TestLock(args)
 	return statusOf(s), holderOf(&d)
 }
 
@@ -136,7 +136,7 @@ func (q *request) lockRange(ctx context.Context, vers uint32, a *nlm4.LockArgs) 
 		return status
 	}
 	q.noteVouched()
-	q.session.NoteState(a.State)
+	q.machine.NoteState(a.State)
 	args.Reclaim = a.Reclaim
 	if !a.Reclaim { // NFSv4 clients lock files delegated to them without a call
 		if err := q.recallDelegations(ctx, h, a.Exclusive); err != nil {
@@ -146,7 +146,7 @@ func (q *request) lockRange(ctx context.Context, vers uint32, a *nlm4.LockArgs) 
 	if a.Block && !a.Reclaim && s.mayCallBack(q.call.Peer) {
 		s.setGrantCallback(q, vers, a, args)
 	}
-	_, _, got := s.state.Lock(q.session, args)
+	_, got := q.machine.Lock(args)
 	status = statusOf(got)
 	switch {
 	case status == nlm4.Denied && a.Block && !a.Reclaim && !s.mayCallBack(q.call.Peer):
@@ -163,7 +163,7 @@ func (q *request) lockRange(ctx context.Context, vers uint32, a *nlm4.LockArgs) 
 // port.
 func (q *request) noteVouched() {
 	if isPrivilegedPort(q.call.Peer) {
-		q.session.MarkVouched()
+		q.machine.MarkVouched()
 	}
 }
 
@@ -186,16 +186,16 @@ func cancelProc(ctx context.Context, m lockManager, c *oncrpc.Call, r *oncrpc.Re
 
 func (q *request) cancelLock(ctx context.Context, a *nlm4.CancelArgs) nlm4.Status {
 	s := q.server
-	if s.state.InGrace(q.session) {
+	if q.machine.InGrace() {
 		return nlm4.DeniedGrace
 	}
 	r, status := rangeOf(&a.Lock)
-	key, ok := s.state.MachineKey(q.session, a.Lock.Handle)
+	key, ok := q.machine.FindKey(a.Lock.Handle)
 	if status != nlm4.Granted || !ok || q.rejectsUnlock(ctx, a.Lock.Handle) {
 		return nlm4.Denied
 	}
 	args := &nfs4state.Lock{Owner: ownerOf(&a.Lock), Key: key, Range: r, Exclusive: a.Exclusive}
-	waited := s.state.StopWaiting(q.session, args)
+	waited := q.machine.StopWaiting(args)
 	if s.endGrants(q, args, grantCancelled) || waited {
 		return nlm4.Granted
 	}
@@ -221,10 +221,10 @@ func unlockProc(ctx context.Context, m lockManager, c *oncrpc.Call, r *oncrpc.Re
 
 func (q *request) unlockRange(ctx context.Context, a *nlm4.UnlockArgs) nlm4.Status {
 	s := q.server
-	if s.state.InGrace(q.session) {
+	if q.machine.InGrace() {
 		return nlm4.DeniedGrace
 	}
-	key, ok := s.state.MachineKey(q.session, a.Lock.Handle)
+	key, ok := q.machine.FindKey(a.Lock.Handle)
 	if !ok || a.Lock.Offset > wholeFile {
 		return nlm4.Granted
 	}
@@ -238,7 +238,7 @@ func (q *request) unlockRange(ctx context.Context, a *nlm4.UnlockArgs) nlm4.Stat
 	}
 	args := &nfs4state.Lock{Owner: ownerOf(&a.Lock), Key: key, Range: r}
 	s.endSplitGrants(q, args)
-	status = statusOf(s.state.Release(q.session, args))
+	status = statusOf(q.machine.Unlock(args))
 	s.endGrants(q, args, grantUnlocked)
 	return status
 }
@@ -306,7 +306,7 @@ func (q *request) shareFile(ctx context.Context, a *nlm4.ShareArgs) nlm4.Status 
 		return status
 	}
 	q.noteVouched()
-	q.session.NoteState(0)
+	q.machine.NoteState(0)
 	if !a.Reclaim {
 		if err := q.recallDelegations(ctx, h, change); err != nil {
 			return q.statusOfError(err)
@@ -316,22 +316,21 @@ func (q *request) shareFile(ctx context.Context, a *nlm4.ShareArgs) nlm4.Status 
 	if err != nil {
 		return q.statusOfError(err)
 	}
-	return statusOf(q.server.state.Share(q.session, &nfs4state.Share{
+	return statusOf(q.machine.Share(&nfs4state.Share{
 		Owner: a.Share.Owner, Key: string(key), Access: uint32(a.Share.Access), Deny: uint32(a.Share.Deny), Reclaim: a.Reclaim,
-		File: q.OpenMarker(), Handle: a.Share.Handle,
+		Mark: q.OpenMarker(), Handle: a.Share.Handle,
 	}))
 }
 
 func (q *request) unshareFile(ctx context.Context, a *nlm4.ShareArgs) nlm4.Status {
-	s := q.server.state
-	if s.InGrace(q.session) {
+	if q.machine.InGrace() {
 		return nlm4.DeniedGrace
 	}
-	if key, ok := s.MachineKey(q.session, a.Share.Handle); ok {
+	if key, ok := q.machine.FindKey(a.Share.Handle); ok {
 		if q.rejectsUnlock(ctx, a.Share.Handle) {
 			return nlm4.Failed
 		}
-		s.Unshare(q.session, &nfs4state.Share{Owner: a.Share.Owner, Key: key})
+		q.machine.Unshare(&nfs4state.Share{Owner: a.Share.Owner, Key: key})
 	}
 	return nlm4.Granted
 }

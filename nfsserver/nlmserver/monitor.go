@@ -125,7 +125,7 @@ func (s *Server) handleNotify(p *oncrpc.Peer, name string, state int32) bool {
 }
 
 // A clientMatcher reports whether a client is selected by its name and the state number of its
-// first lock (nfs4state.Session.NoteState).
+// first lock (nfs4state.MachineRecord.NoteState).
 type clientMatcher func(name string, state int32) bool
 
 // freeLocks removes the clients at the address of a caller that reports their restart. If the

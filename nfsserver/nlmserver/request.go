@@ -22,7 +22,7 @@ type request struct {
 	exportset.Request
 	server   *Server
 	call     *oncrpc.Call
-	session  *nfs4state.Session // the client's
+	machine  *nfs4state.MachineRecord // the client's
 	reply    *oncrpc.Reply
 	weakAuth bool // the call is denied, whatever its results are
 }
@@ -31,7 +31,7 @@ type request struct {
 // the call's status if a limit is reached, or if the client has restarted while an earlier call is
 // running.
 func (s *Server) beginCall(c *oncrpc.Call, r *oncrpc.Reply, name []byte) (*request, nlm4.Status) {
-	session, status := s.enterClient(c.Peer, name)
+	machine, status := s.enterClient(c.Peer, name)
 	if status != nfs4.OK {
 		return nil, statusOf(status)
 	}
@@ -39,15 +39,15 @@ func (s *Server) beginCall(c *oncrpc.Call, r *oncrpc.Reply, name []byte) (*reque
 	if q == nil {
 		q = &request{server: s}
 	}
-	q.call, q.session, q.reply = c, session, r
+	q.call, q.machine, q.reply = c, machine, r
 	q.Begin(s.exports, c.Peer, &c.Cred, r)
 	return q, nlm4.Granted
 }
 
 func (q *request) endCall() {
-	q.session.Leave()
+	q.machine.Leave()
 	q.End()
-	q.call, q.session, q.reply, q.weakAuth = nil, nil, nil, false
+	q.call, q.machine, q.reply, q.weakAuth = nil, nil, nil, false
 	q.server.requests.Put(q)
 }
 
@@ -111,7 +111,7 @@ func (q *request) lockArgs(ctx context.Context, l *nlm4.Lock, exclusive bool) (*
 		return nil, h, q.statusOfError(err)
 	}
 	a := &nfs4state.Lock{
-		Owner: ownerOf(l), Key: string(key), Range: r, Exclusive: exclusive, File: q.OpenMarker(), Handle: l.Handle,
+		Owner: ownerOf(l), Key: string(key), Range: r, Exclusive: exclusive, Mark: q.OpenMarker(), Handle: l.Handle,
 	}
 	q.useHostLocks(ctx, a, h)
 	return a, h, nlm4.Granted

@@ -153,7 +153,7 @@ func machineOf(p *oncrpc.Peer, name []byte) nfs4state.Machine {
 
 // enterClient begins a client's call. If the status is OK, the caller must call
 // Leave.
-func (s *Server) enterClient(p *oncrpc.Peer, name []byte) (*nfs4state.Session, nfs4.Status) {
+func (s *Server) enterClient(p *oncrpc.Peer, name []byte) (*nfs4state.MachineRecord, nfs4.Status) {
 	m := machineOf(p, name)
 	var party fairshare.Name
 	if m.Addr.IsValid() {
