@@ -151,7 +151,11 @@ func (s *Session) sendUntilSequenced(ctx context.Context, g *sessionState, sl *s
 		c.prepareExchange(s, true)
 		c.limitResults(g)
 		sent := time.Since(s.startTime)
-		err := s.redialer.callServer(ctx, &c.x)
+		replyCtx := ctx
+		if c.outlastsCaller {
+			replyCtx = s.ctx
+		}
+		err := s.redialer.callServer(ctx, replyCtx, &c.x)
 		switch {
 		case err != nil && isConnLost(err) && ctx.Err() == nil && !s.redialer.isClosed():
 			retransmitted = true
@@ -214,7 +218,7 @@ func (s *Session) probeSlot(ctx context.Context, g *sessionState, id uint32) err
 		c.prepareExchange(s, true)
 		c.x.MaxResults = max(c.x.MaxResults, maxCachedReply) // the abandoned call's cached reply may be this long
 		c.limitResults(g)
-		err := s.redialer.callServer(ctx, &c.x)
+		err := s.redialer.callServer(ctx, ctx, &c.x)
 		switch {
 		case err != nil && isConnLost(err) && ctx.Err() == nil && !s.redialer.isClosed():
 			continue
@@ -263,7 +267,7 @@ func (s *Session) doWithoutSequence(ctx context.Context, c *Compound) error {
 	var delay time.Duration
 	for {
 		c.prepareExchange(s, false)
-		err := s.redialer.callServer(ctx, &c.x)
+		err := s.redialer.callServer(ctx, ctx, &c.x)
 		switch {
 		case err != nil && isConnLost(err) && ctx.Err() == nil && !s.redialer.isClosed():
 			continue

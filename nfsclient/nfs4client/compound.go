@@ -27,6 +27,8 @@ type Compound struct {
 	unrepeatable bool // repeating it would fail or do harm even in another session
 	err          error
 
+	outlastsCaller bool // once sent, it waits for the reply even if its context ends
+
 	seqArgs nfs4.SequenceArgs
 	seqRes  nfs4.SequenceRes
 	head    nfs4.CompoundRes
@@ -75,7 +77,7 @@ func (c *Compound) Reset() {
 		c.args = make([]byte, frontLen, 512)
 	}
 	c.args, c.steps = c.args[:frontLen], c.steps[:0]
-	c.item, c.itemPos, c.maxResults, c.cacheThis, c.unrepeatable, c.err = nil, 0, headLen+seqResLen, false, false, nil
+	c.item, c.itemPos, c.maxResults, c.cacheThis, c.unrepeatable, c.outlastsCaller, c.err = nil, 0, headLen+seqResLen, false, false, false, nil
 	c.x.Sink = nil
 }
 

@@ -16,7 +16,9 @@
 // the same slot and with the same sequence ID: the server executes the call
 // once, and replies from its reply cache (RFC 8881, Section 2.10.6). A call
 // that its caller abandons leaves its slot uncertain. Before the next use of
-// that slot, a single SEQUENCE resynchronizes its sequence ID.
+// that slot, a single SEQUENCE resynchronizes its sequence ID. An OPEN is not
+// abandoned, unless its connection is lost too: a goroutine waits for the reply,
+// and closes the file.
 //
 // # Recovery
 //

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
@@ -59,8 +60,53 @@ func shareBits(read, write bool) (bits uint32) {
 }
 
 // Open opens the file called name in a directory. The File must be closed. If
-// ctx ends, the server may keep the file open until the Session is closed.
+// ctx ends, Open returns immediately. If the server opens the file nevertheless,
+// it is closed when the reply arrives. If the connection is lost before, the
+// server may keep the file open until the Session is closed.
 func (s *Session) Open(ctx context.Context, dir nfs4.FH, name string, flags OpenFlags) (*File, error) {
+	if ctx.Done() == nil {
+		return s.openFile(ctx, dir, name, flags)
+	}
+	type result struct {
+		f   *File
+		err error
+	}
+	opened := make(chan result)
+	dir = slices.Clone(dir)
+	s.mu.Lock()
+	if s.ctx.Err() != nil {
+		s.mu.Unlock()
+		return nil, ErrClosed
+	}
+	s.background.Go(func() {
+		f, err := s.openFile(ctx, dir, name, flags)
+		select {
+		case opened <- result{f, err}:
+		case <-ctx.Done():
+			s.closeUnwanted(f)
+		}
+	})
+	s.mu.Unlock()
+	select {
+	case r := <-opened:
+		return r.f, r.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// closeUnwanted closes a file whose opener has gone, unless it is nil.
+func (s *Session) closeUnwanted(f *File) {
+	if f == nil {
+		return
+	}
+	if err := f.Close(s.ctx); err != nil && s.ctx.Err() == nil {
+		s.cfg.Log.Warn("cannot close a file after its open was interrupted", "err", err)
+	}
+}
+
+// openFile opens a file. If ctx ends, it waits for the reply to an OPEN that it has sent.
+func (s *Session) openFile(ctx context.Context, dir nfs4.FH, name string, flags OpenFlags) (*File, error) {
 	f := s.newFile(flags)
 	args := f.newOpenArgs(nfs4.ClaimNull)
 	args.Name = []byte(name)
@@ -75,6 +121,7 @@ func (s *Session) Open(ctx context.Context, dir nfs4.FH, name string, flags Open
 	defer s.putCompound(c)
 	var opened nfs4.OpenRes
 	var fh nfs4.HandleRes
+	c.outlastsCaller = true
 	c.PutFH(dir)
 	c.Add(nfs4.OpOpen, &args, &opened)
 	c.GetFH(&fh)
@@ -108,6 +155,7 @@ func (f *File) openByHandle(ctx context.Context) error {
 	c := f.session.getCompound()
 	defer f.session.putCompound(c)
 	args, opened := f.newOpenArgs(nfs4.ClaimFH), nfs4.OpenRes{}
+	c.outlastsCaller = true
 	c.PutFH(f.fh)
 	c.Add(nfs4.OpOpen, &args, &opened)
 	err := f.session.Do(ctx, c)

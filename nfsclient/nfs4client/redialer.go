@@ -66,9 +66,10 @@ func newRedialer(cfg *Config) *redialer {
 	return r
 }
 
-// callServer sends a call over the current connection. If the connection is
-// lost, the call may have been executed, and isConnLost(err) holds.
-func (r *redialer) callServer(ctx context.Context, x *oncrpc.Exchange) error {
+// callServer sends a call over the current connection: ctx bounds the wait for
+// that, and replyCtx the wait for the reply. If the connection is lost, the call
+// may have been executed, and isConnLost(err) holds.
+func (r *redialer) callServer(ctx, replyCtx context.Context, x *oncrpc.Exchange) error {
 	c := r.current.Load()
 	if c == nil {
 		var err error
@@ -76,7 +77,7 @@ func (r *redialer) callServer(ctx context.Context, x *oncrpc.Exchange) error {
 			return err
 		}
 	}
-	err := c.Call(ctx, x)
+	err := c.Call(replyCtx, x)
 	switch {
 	case err != nil && isConnLost(err):
 		r.dropConn(c)
