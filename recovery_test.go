@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfsclient/nfs4client"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
@@ -88,6 +89,46 @@ func TestClientsDamaged(t *testing.T) {
 	assert.ErrorContains(t, err, "missing/clients")
 }
 
+// TestCountersRestored checks what earlier servers' records say about this project's delegations.
+// With an unreadable list, their lease may have been the longest. The file of development versions
+// counts once: then the list has its lease. Any other file with that name is not touched.
+func TestCountersRestored(t *testing.T) {
+	for name, c := range map[string]struct {
+		records [][]byte
+		marker  string
+		want    time.Duration
+	}{
+		"none":             {nil, "", 0},
+		"recorded":         {[][]byte{nfs4state.AppendCounters(nil, time.Minute)}, "", time.Minute},
+		"removed":          {[][]byte{nfs4state.AppendCounters(nil, time.Minute), nfs4state.AppendCounters(nil, 0)}, "", 0},
+		"unknown":          {[][]byte{{200}}, "", delegserver.MaxLease},
+		"old file":         {nil, "20s\n", 20 * time.Second},
+		"older and longer": {[][]byte{nfs4state.AppendCounters(nil, time.Second)}, "20s\n", 20 * time.Second},
+		"older, shorter":   {[][]byte{nfs4state.AppendCounters(nil, time.Minute)}, "20s\n", time.Minute},
+		"another file":     {nil, "alice 20s\n", 0},
+		"too long":         {nil, "1h\n", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := newClientsFile(t, c.records...)
+			marker := filepath.Join(filepath.Dir(path), "grants")
+			if c.marker != "" {
+				require.NoError(t, os.WriteFile(marker, []byte(c.marker), 0o600))
+			}
+			for range 2 { // a crash before the first State has begun changes nothing
+				list, past, err := openClientList(path, silent)
+				require.NoError(t, err)
+				assert.Equal(t, c.want, past.Counters)
+				list.Close()
+			}
+			if c.marker != "" && c.want == 0 {
+				assert.FileExists(t, marker)
+			} else {
+				assert.NoFileExists(t, marker)
+			}
+		})
+	}
+}
+
 // TestClientsFull checks that the list is created as soon as there is disk space.
 func TestClientsFull(t *testing.T) {
 	vfstest.NeedRoot(t)
@@ -96,10 +137,16 @@ func TestClientsFull(t *testing.T) {
 	defer func() { assert.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) }()
 	ballast := filepath.Join(dir, "ballast")
 	require.ErrorIs(t, os.WriteFile(ballast, make([]byte, 1<<20), 0o600), unix.ENOSPC)
+	marker := filepath.Join(dir, "grants")
+	require.NoError(t, os.Truncate(ballast, 0))
+	require.NoError(t, os.WriteFile(marker, []byte("20s\n"), 0o600))
+	require.ErrorIs(t, os.WriteFile(ballast, make([]byte, 1<<20), 0o600), unix.ENOSPC)
 	list, past, err := openClientList(filepath.Join(dir, "clients"), slog.Default())
 	require.NoError(t, err)
 	defer list.Close()
 	assert.Zero(t, past.Clients())
+	assert.Equal(t, 20*time.Second, past.Counters)
+	assert.FileExists(t, marker, "its lease is not in the list yet")
 	records := func() [][]byte { return [][]byte{someClient} }
 	require.ErrorIs(t, list.Replace(records), unix.ENOSPC)
 	require.NoError(t, os.Remove(ballast))

@@ -74,12 +74,12 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	minors := cfg.Minors == nil || len(cfg.Minors) > 0
 	config := exportset.Config{
 		Exports: cfg.Exports, Key: cfg.Key, MaxPayload: cfg.MaxPayload,
-		Names: cfg.Names, Groups: cfg.Groups, Log: cfg.Log, Trusted: state.HasEarlierDelegations,
+		Names: cfg.Names, Groups: cfg.Groups, Log: cfg.Log, DefersChange: state.DefersChange,
 	}
 	if minors {
 		config.Holders = cfg.delegationTable(state.State)
 	}
-	keeper, err := cfg.openKeeper(config.Holders)
+	keeper, err := cfg.openKeeper(config.Holders, state.State)
 	if err != nil {
 		return nil, err
 	}
@@ -130,9 +130,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	if minors {
 		rdmaServer.Kind = func(msg []byte) uint32 { return uint32(nfs4.MainOp(msg)) }
 	}
-	if !cfg.StandardsOnly {
-		rdmaServer.Extensions = keeper.Extension()
-	}
+	rdmaServer.Extensions = keeper.Extension()
 	if err := rdmaServer.Check(); err != nil {
 		return nil, err
 	}

@@ -58,16 +58,13 @@ type ServerConfig struct {
 	// fs.lease-break-time.
 	Lease4 time.Duration
 
-	// Marker is the path of a file whose presence tells the next start that clients may
-	// hold delegations. "" means none: if the server restarts while a client is
-	// disconnected, the client's cache can then be stale for a Lease.
-	Marker string
-
 	// Clients is the path of a file that lists the NFSv4 clients with open or locked
-	// files. Its directory must exist, and no other server may use the file. After a
-	// restart these clients reclaim their files and locks. "" means none: a restart then
-	// loses opens and locks, which other clients may take at once, and changes do not wait
-	// for clients with delegations, whose caches can be stale until they notice the restart.
+	// files, and says whether clients may hold this project's delegations. Its directory
+	// must exist, and no other server may use the file. After a restart the NFSv4 clients
+	// reclaim their files and locks, and changes wait for clients that may still trust
+	// delegations. "" means none: a restart then loses opens and locks, which other clients
+	// may take at once, and clients with delegations can have stale caches: with NFSv4 until
+	// they notice the restart, with this project's for a Lease.
 	Clients string
 
 	// StandardsOnly disables this project's own protocol extensions: its delegations, and

@@ -3,10 +3,7 @@ package nfsrdma
 import (
 	"crypto/rand"
 	"crypto/sha256"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"time"
 
 	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
@@ -55,6 +52,9 @@ func (c *ServerConfig) openState() (s serverState, list *clientList, err error) 
 	if err != nil {
 		return s, nil, err
 	}
+	if past.Counters > 0 {
+		c.Log.Warn("clients may hold delegations from before the restart; changes wait until they expire", "time", past.Counters)
+	}
 	config := nfs4state.Config{Now: newClock(), Epoch: nextEpoch(&past, time.Now()), Lease: c.Lease4}
 	if clients != nil {
 		config.Journal, config.Past, config.Stored = clients, past, clients.reportStorage
@@ -73,13 +73,10 @@ func serverID(key [32]byte) [16]byte {
 }
 
 // openKeeper opens the keeper of this project's delegations, which has the Table holders, or its
-// own if that is nil. With StandardsOnly it does so only if the marker of an earlier run exists:
-// clients may still trust delegations then.
-func (c *ServerConfig) openKeeper(holders *recall.Table) (*delegserver.Keeper, error) {
+// own if that is nil. With StandardsOnly there is none.
+func (c *ServerConfig) openKeeper(holders *recall.Table, state *nfs4state.State) (*delegserver.Keeper, error) {
 	if c.StandardsOnly {
-		if _, err := os.Lstat(c.Marker); errors.Is(err, fs.ErrNotExist) {
-			return nil, nil
-		}
+		return nil, nil
 	}
-	return delegserver.New(delegserver.Config{Lease: c.Lease, Holders: holders, Marker: c.Marker, Log: c.Log})
+	return delegserver.New(delegserver.Config{Lease: c.Lease, Holders: holders, Recorder: state})
 }

@@ -169,8 +169,7 @@ func openExport(e *exportSpec, st *stateDir, log *slog.Logger) (vfs.FS, error) {
 	return posix.Open(e.dir, posix.Options{StateDir: st.exportDir(e), FSID: e.fsid.Attr(), TableHandles: e.shareKey().checked, Log: log})
 }
 
-// newServer returns a server for the exports. Its marker and its list of clients are in the
-// directory state.
+// newServer returns a server for the exports. Its list of clients is in the directory state.
 func (o *serveOptions) newServer(list []nfsserver.Export, state string, rec *recorder, log *slog.Logger) (*nfsrdma.Server, error) {
 	minors, err := parseMinorVersions(o.versions)
 	if err != nil {
@@ -181,7 +180,7 @@ func (o *serveOptions) newServer(list []nfsserver.Export, state string, rec *rec
 		Exports: list, Key: o.key, Names: o.names, Groups: o.groups,
 		Owners: o.owners, MaxPayload: int(o.maxPayload), Inline: int(o.inline), Credits: o.credits, MaxConns: o.maxConns,
 		Security: &rpcsec.ServerConfig{Acceptor: &o.kerberos, Off: o.kerberos.isOff, Map: o.mapPrincipal},
-		Lease:    leaseTerm(o.lease, log), Lease4: o.lease4, Marker: filepath.Join(state, "grants"),
+		Lease:    leaseTerm(o.lease, log), Lease4: o.lease4,
 		Clients: filepath.Join(state, "nfs4-clients"), StandardsOnly: o.noExtensions,
 		NoDelegations:    o.delegations.Word == "off" || !mayDelegate(o.lease4, log),
 		WriteDelegations: o.delegations.Word == "all",

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -14,6 +15,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
+	"github.com/nfsrdma/nfsrdma/nfsserver/journal"
+	"github.com/nfsrdma/nfsrdma/nfsserver/nfs4state"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
@@ -55,10 +58,9 @@ func callForStatus(t *testing.T, c *rpcrdma.ClientConn, prog, vers, proc uint32,
 
 // TestRestartFenced checks a daemon that was killed while a client held a
 // delegation: after the restart, changes wait for the lease of that delegation,
-// and reads do not. A daemon that ends gracefully leaves no marker.
+// and reads do not. A daemon that ends gracefully leaves no record.
 func TestRestartFenced(t *testing.T) {
 	state, control := t.TempDir(), filepath.Join(t.TempDir(), "control")
-	marker := filepath.Join(state, "grants")
 	args := []string{"--state", state, "--control", control, "--exclusive", "--lease"}
 	acquire := func(c *rpcrdma.ClientConn, root nfs3.FH) (uint32, uint32) {
 		a := delegation.AcquireArgs{Handle: root, Types: delegation.Directory}
@@ -73,10 +75,10 @@ func TestRestartFenced(t *testing.T) {
 	p := startProc(t, slices.Concat(args, []string{"3s"})...)
 	c, root := dialDelegating(t, p)
 	require.Equal(t, nfs3.OK, touch(c, root))
-	assert.NoFileExists(t, marker, "no delegation is held")
+	assert.Zero(t, recordedLease(t, state), "no delegation is held")
 	res, _ := acquire(c, root)
 	require.Zero(t, res)
-	require.FileExists(t, marker)
+	require.Equal(t, 3*time.Second, recordedLease(t, state))
 	require.NoError(t, p.cmd.Process.Kill())
 	p.waitExit()
 	killed := time.Now()
@@ -93,7 +95,7 @@ func TestRestartFenced(t *testing.T) {
 		require.NoError(t, c.Close())
 		require.NoError(t, p.cmd.Process.Signal(unix.SIGTERM))
 		p.waitExit()
-		assert.FileExists(t, marker, "it has not waited the full lease")
+		assert.Equal(t, 3*time.Second, recordedLease(t, state), "it has not waited the full lease")
 	}
 
 	p = startProc(t, slices.Concat(args, []string{"1s"})...)
@@ -110,5 +112,20 @@ func TestRestartFenced(t *testing.T) {
 	require.Zero(t, res)
 	require.NoError(t, p.cmd.Process.Signal(unix.SIGTERM))
 	p.waitExit()
-	assert.NoFileExists(t, marker, "the client has returned it")
+	assert.Zero(t, recordedLease(t, state), "the client has returned it")
+}
+
+// recordedLease returns the lease of delegations in a state directory's list of clients.
+func recordedLease(t *testing.T, state string) time.Duration {
+	t.Helper()
+	copied := t.TempDir() // the daemon has locked the list
+	b, err := os.ReadFile(filepath.Join(state, "nfs4-clients"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(copied, "list"), b, 0o600))
+	j, found, err := journal.Open(copied, "list", nfs4state.JournalHeader)
+	require.NoError(t, err)
+	require.NoError(t, j.Close())
+	past, err := nfs4state.ReadPast(found.Records)
+	require.NoError(t, err)
+	return past.Counters
 }

@@ -50,11 +50,8 @@ func (o *heldObject) returnObject() {
 // must call Cancel when done.
 func (k *Keeper) Prepare(p *oncrpc.Peer, key []byte) (*PendingAcquire, delegation.Reason) {
 	c := k.connOf(p)
-	switch {
-	case c == nil || k.draining.Load():
+	if c == nil || k.draining.Load() {
 		return nil, k.countRefusal(delegation.ReasonOver)
-	case k.IsFenced():
-		return nil, k.countRefusal(delegation.ReasonLimit) // not ReasonLate: no client is at fault
 	}
 	o := &heldObject{keeper: k}
 	o.Holder = recall.Holder{Conn: p, RetryPause: k.Lease(), Recall: o.notifyChange}
@@ -84,17 +81,38 @@ func (s *PendingAcquire) Commit() (delegation.Grant, delegation.Reason) {
 	if s.keeper.draining.Load() {
 		return delegation.Grant{}, s.keeper.countRefusal(delegation.ReasonOver)
 	}
-	if why := s.keeper.fence.beginGrant(); why != 0 {
+	if why := s.keeper.beginGrant(); why != 0 {
 		return delegation.Grant{}, s.keeper.countRefusal(why)
 	}
 	s.object.IgnoreOwner = !s.acquisition.Lien
 	gt, why, fx := s.keeper.grantor.Commit(s.acquisition, s.keeper.currentTime())
-	s.keeper.fence.endGrant() // before applyEffects releases file system leases, which may take long
+	s.keeper.endGrant() // before applyEffects releases file system leases, which may take long
 	if why == 0 {
 		s.acquisition, s.grant = nil, gt
 	}
 	s.keeper.applyEffects(fx)
 	return gt, why
+}
+
+// beginGrant returns the reason why no grant may be made. If it returns 0, the
+// caller must call endGrant.
+func (k *Keeper) beginGrant() delegation.Reason {
+	if k.cfg.Recorder == nil {
+		return 0
+	}
+	switch ok, busy := k.cfg.Recorder.BeginCounterGrant(k.Lease()); {
+	case busy:
+		return delegation.ReasonContended
+	case !ok:
+		return delegation.ReasonLimit // not ReasonLate: no client is at fault
+	}
+	return 0
+}
+
+func (k *Keeper) endGrant() {
+	if k.cfg.Recorder != nil {
+		k.cfg.Recorder.EndCounterGrant()
+	}
 }
 
 // Cancel abandons the PendingAcquire, unless Commit has created a grant.

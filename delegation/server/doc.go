@@ -15,9 +15,9 @@
 // the grant has ended, the server releases the lease before it returns the
 // Holder, and so before any change to the object continues.
 //
-// A marker file, which survives the server, says that clients may hold grants
-// (Config.Marker). After the next start, changes wait for one lease time,
-// because a disconnected client trusts its cache for most of a lease.
+// A record on stable storage says that clients may hold grants (Recorder).
+// After the next start, changes wait for one lease time, because a disconnected
+// client trusts its cache for most of a lease.
 //
 // The package must not depend on NFS or on a file system.
 package server

@@ -2,7 +2,6 @@ package server
 
 import (
 	"fmt"
-	"log/slog"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -39,21 +38,30 @@ type Config struct {
 	// Holders is the Table in which changes are announced; nil means a new one.
 	Holders *recall.Table
 
-	// Marker is the path of a file that exists whenever grants may be
-	// outstanding. A Keeper that finds the file when it starts postpones all
-	// changes until clients no longer trust the grants. The file must be on
-	// storage that survives a reboot, and must not be shared with another
-	// Keeper. If Marker is "", a client's cache can become stale when the
-	// server restarts while the client is disconnected.
-	Marker string
-
-	// Log receives a message if a Marker was found or cannot be written; nil
-	// means slog.Default().
-	Log *slog.Logger
+	// Recorder records that grants may be outstanding. If it is nil, a client's
+	// cache can become stale when the server restarts while the client is
+	// disconnected.
+	Recorder Recorder
 
 	// Clock returns the time since a fixed point, and continues during suspend;
 	// nil means CLOCK_BOOTTIME.
 	Clock func() time.Duration
+}
+
+// A Recorder keeps a record, on storage that survives a reboot, while grants may
+// be outstanding. After a restart it postpones all changes until clients no
+// longer trust the grants. nfs4state.State implements it.
+type Recorder interface {
+	// WatchCounterGrants sets the function that returns the number of grants in
+	// force.
+	WatchCounterGrants(live func() int)
+
+	// BeginCounterGrant reports whether a grant with a lease time may be made:
+	// the record is stable, and no change is postponed. Then EndCounterGrant
+	// must be called when the grant is in force. BeginCounterGrant waits for the
+	// storage for a bounded time; if another call does, it returns busy instead.
+	BeginCounterGrant(lease time.Duration) (ok, busy bool)
+	EndCounterGrant()
 }
 
 // A Keeper manages the delegations that a server's clients hold: changes in its
@@ -63,7 +71,6 @@ type Keeper struct {
 	cfg     Config
 	grantor *delegation.Grantor
 	leases  leaseTable
-	fence   *restartFence
 
 	draining   atomic.Bool
 	grantEnded chan struct{} // signals that a grant has ended
@@ -86,9 +93,6 @@ func New(c Config) (*Keeper, error) {
 	if c.Clock == nil {
 		c.Clock = readBootTime
 	}
-	if c.Log == nil {
-		c.Log = slog.Default()
-	}
 	if c.Lease > MaxLease {
 		return nil, fmt.Errorf("delegation: lease %v is longer than %v", c.Lease, MaxLease)
 	}
@@ -103,7 +107,9 @@ func New(c Config) (*Keeper, error) {
 		cfg: c, grantor: g, leases: leaseTable{byKey: make(map[string]*fsLease)},
 		wakeup: make(chan struct{}, 1), stopping: make(chan struct{}), finished: make(chan struct{}), grantEnded: make(chan struct{}, 1),
 	}
-	k.fence = newFence(c.Marker, g.Lease(), func() int { return g.Stats().InForce }, c.Log, c.Clock)
+	if c.Recorder != nil {
+		c.Recorder.WatchCounterGrants(func() int { return g.Stats().InForce })
+	}
 	go k.runTimers()
 	return k, nil
 }
@@ -170,8 +176,13 @@ func (k *Keeper) Parties() map[string]int {
 	return k.grantor.Parties()
 }
 
-// Lease returns the lease time.
-func (k *Keeper) Lease() time.Duration { return k.grantor.Lease() }
+// Lease returns the lease time, which is 0 if k is nil.
+func (k *Keeper) Lease() time.Duration {
+	if k == nil {
+		return 0
+	}
+	return k.grantor.Lease()
+}
 
 // Held returns the number of grants in force on a connection.
 func (k *Keeper) Held(l *rpcrdma.ExtensionConn) int {
@@ -179,20 +190,6 @@ func (k *Keeper) Held(l *rpcrdma.ExtensionConn) int {
 		return k.grantor.Held(c)
 	}
 	return 0
-}
-
-// Left returns the time for which changes are still postponed because clients
-// may trust an earlier Keeper's grants.
-func (k *Keeper) Left() time.Duration {
-	if k == nil {
-		return 0
-	}
-	return k.fence.remainingWait()
-}
-
-// IsFenced reports whether every change must be postponed for that reason.
-func (k *Keeper) IsFenced() bool {
-	return k != nil && k.fence != nil && k.fence.raised.Load() && k.Left() > 0
 }
 
 // Drain stops granting, recalls everything in the Table, and waits for the
@@ -215,13 +212,11 @@ func (k *Keeper) Drain() {
 	}
 }
 
-// Close stops the Keeper's goroutine. All connections must be closed. If the
-// Marker's file system does not respond, Close returns within some seconds.
+// Close stops the Keeper's goroutine. All connections must be closed.
 func (k *Keeper) Close() {
 	if k != nil {
 		k.once.Do(func() { close(k.stopping) })
 		<-k.finished
-		k.fence.closeFence()
 	}
 }
 

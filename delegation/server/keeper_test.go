@@ -41,9 +41,8 @@ func TestConfig(t *testing.T) {
 func TestNil(t *testing.T) {
 	var k *Keeper
 	assert.Nil(t, k.Holders())
-	assert.False(t, k.IsFenced())
 	k.Drain()
-	assert.Zero(t, k.Left())
+	assert.Zero(t, k.Lease())
 	assert.Zero(t, k.Stats())
 	assert.Zero(t, k.Held(nil))
 	assert.Nil(t, k.Extension())

@@ -24,12 +24,4 @@ const (
 	// namedTime is the time for which changes must name their objects after an
 	// ACQUIRE was refused because of changes that do not.
 	namedTime = 10 * time.Second
-
-	// markerIdle is the time without grants in force after which the marker is
-	// removed. Without this delay, every first grant would wait for storage.
-	markerIdle = time.Minute
-
-	// closeTime is the maximum time for which Close waits for the removal of
-	// the marker.
-	closeTime = 2 * time.Second
 )

@@ -46,9 +46,10 @@ type Config struct {
 	// must be Grants.Holders(), or nil.
 	Holders *recall.Table
 
-	// Trusted, if not nil, reports whether clients may still trust NFSv4 delegations from
-	// before a restart: all changes are then deferred.
-	Trusted func() bool
+	// DefersChange, if not nil, reports whether a change must be deferred, because clients may
+	// still trust delegations from before a restart. byState is set for a change with an NFSv4
+	// open or delegation, and for opening a file to change it.
+	DefersChange func(byState bool) bool
 
 	// Log receives file system errors for which a program has no status; nil means no log.
 	Log *slog.Logger

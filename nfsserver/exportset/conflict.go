@@ -44,7 +44,7 @@ func (q *Request) BeforeSetXattr(ctx context.Context, h vfs.Handle) error {
 // BeforeWrite is like BeforeSetAttr, but for WRITE.
 func (q *Request) BeforeWrite(ctx context.Context, h vfs.Handle) error {
 	switch {
-	case !q.set.trustsOldDelegations():
+	case !q.isDeferred(false):
 		return q.BeforeStateWrite(ctx, h)
 	case q.isWriteDenied(ctx, h, vfs.TypeReg):
 		return Access
@@ -52,17 +52,15 @@ func (q *Request) BeforeWrite(ctx context.Context, h vfs.Handle) error {
 	return Later
 }
 
-// BeforeStateWrite is like BeforeWrite, but for a write with an NFSv4 open or delegation. It
-// does not consider Config.Trusted, because no delegation that clients may reclaim conflicts
-// with it.
+// BeforeStateWrite is like BeforeWrite, but for a write with an NFSv4 open or delegation.
 func (q *Request) BeforeStateWrite(ctx context.Context, h vfs.Handle) error {
 	switch {
-	case q.isUndelegatedNow():
+	case q.isUndelegatedByState():
 		return nil
 	case q.isWriteDenied(ctx, h, vfs.TypeReg):
 		return Access
 	}
-	return q.announceChangeNow(ctx, h)
+	return q.announceChangeByState(ctx, h)
 }
 
 // EndHolderChange ends the changes that the call has announced: the caller's client may hold the
@@ -70,25 +68,28 @@ func (q *Request) BeforeStateWrite(ctx context.Context, h vfs.Handle) error {
 func (q *Request) EndHolderChange() { q.set.holders.Done(&q.change) }
 
 // BeforeOpenWrite is like BeforeWrite, but for an open file, and for opening one: the file
-// system has checked the caller's rights. It does not consider Config.Trusted: after a
-// restart, the NFSv4 state decides who may open a file.
+// system has checked the caller's rights. After a restart, the NFSv4 state decides which opens
+// have to wait for clients that may reclaim.
 func (q *Request) BeforeOpenWrite(ctx context.Context, h vfs.Handle) error {
-	if q.isUndelegatedNow() {
+	if q.isUndelegatedByState() {
 		return nil
 	}
-	return q.announceChangeNow(ctx, h)
+	return q.announceChangeByState(ctx, h)
 }
 
 // announceChange announces a change of an object, and waits for the holders of delegations.
 func (q *Request) announceChange(ctx context.Context, h vfs.Handle) error {
-	if q.set.trustsOldDelegations() {
+	if q.isDeferred(false) {
 		return Later
 	}
-	return q.announceChangeNow(ctx, h)
+	return q.announceChangeByState(ctx, h)
 }
 
-// announceChangeNow is like announceChange, but without considering Config.Trusted.
-func (q *Request) announceChangeNow(ctx context.Context, h vfs.Handle) error {
+// announceChangeByState is like announceChange, but for a change by NFSv4 state.
+func (q *Request) announceChangeByState(ctx context.Context, h vfs.Handle) error {
+	if q.isDeferred(true) {
+		return Later
+	}
 	for {
 		ready, err := q.beginChange(q.peer, []vfs.Handle{h})
 		if ready || err != nil {
@@ -102,17 +103,16 @@ func (q *Request) announceChangeNow(ctx context.Context, h vfs.Handle) error {
 
 // isUndelegated reports whether there is no delegation, and none will be granted before the
 // request ends.
-func (q *Request) isUndelegated() bool { return !q.set.trustsOldDelegations() && q.isUndelegatedNow() }
+func (q *Request) isUndelegated() bool { return !q.isDeferred(false) && q.isUndelegatedByState() }
 
-// isUndelegatedNow is like isUndelegated, but without considering Config.Trusted.
-func (q *Request) isUndelegatedNow() bool {
-	return q.Export.Keys == nil || !q.set.grants.IsFenced() && q.set.holders.NothingHeld(&q.change)
+// isUndelegatedByState is like isUndelegated, but for a change by NFSv4 state.
+func (q *Request) isUndelegatedByState() bool {
+	return q.Export.Keys == nil || !q.isDeferred(true) && q.set.holders.NothingHeld(&q.change)
 }
 
-// trustsOldDelegations reports whether clients may still trust NFSv4 delegations from before a
-// restart.
-func (s *Set) trustsOldDelegations() bool {
-	return s.oldDelegationsTrusted != nil && s.oldDelegationsTrusted()
+// isDeferred reports whether a change in the export must be deferred (Config.DefersChange).
+func (q *Request) isDeferred(byState bool) bool {
+	return q.Export.Keys != nil && q.set.defersChange != nil && q.set.defersChange(byState)
 }
 
 // beginChange announces that a peer changes objects, and reports whether the peer may do so
@@ -126,8 +126,6 @@ func (q *Request) beginChange(p *oncrpc.Peer, handles []vfs.Handle) (ready bool,
 			continue
 		case err != nil:
 			return false, err
-		case q.set.grants.IsFenced():
-			return false, Later
 		}
 		by := recall.Changer{}
 		if p != nil {

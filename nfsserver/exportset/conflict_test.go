@@ -2,9 +2,6 @@ package exportset
 
 import (
 	"context"
-	"log/slog"
-	"os"
-	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -12,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/nfsserver/recall"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
@@ -34,29 +30,24 @@ func (f *fakePermissiveFS) Access(_ context.Context, _ *vfs.Cred, _ vfs.Handle, 
 	return asked, vfs.MaybeAttr{}, nil
 }
 
-// TestFenced checks that every change is deferred while clients may trust counter delegations
-// from an earlier server.
-func TestFenced(t *testing.T) {
-	marker := filepath.Join(t.TempDir(), "grants")
-	require.NoError(t, os.WriteFile(marker, []byte("5m0s"), 0o600))
-	k, err := delegserver.New(delegserver.Config{Marker: marker, Log: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
-	defer k.Close()
-	checkDeferred(t, newTestSet(t, &fakePermissiveFS{}, func(c *Config) { c.Grants = k }), true)
-}
-
-// TestTrusted checks that every change is deferred while clients may trust delegations from an
+// TestDeferred checks that every change is deferred while clients may trust delegations from an
 // earlier server, even by a server that itself grants none.
-func TestTrusted(t *testing.T) {
+func TestDeferred(t *testing.T) {
 	for name, holders := range map[string]*recall.Table{"delegations": recall.New(recall.Config{}), "none": nil} {
-		t.Run(name, func(t *testing.T) {
-			checkDeferred(t, newTestSet(t, &fakePermissiveFS{}, func(c *Config) { c.Trusted, c.Holders = func() bool { return true }, holders }), false)
-		})
+		for kind, byState := range map[string]bool{"counters": true, "NFSv4": false} {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				checkDeferred(t, newTestSet(t, &fakePermissiveFS{}, func(c *Config) {
+					c.Holders = holders
+					c.DefersChange = func(by bool) bool { return byState || !by }
+				}), byState)
+			})
+		}
 	}
 }
 
-// checkDeferred checks that every change is deferred; with an NFSv4 open too if opens is set.
-func checkDeferred(t *testing.T, s *Set, opens bool) {
+// checkDeferred checks that every change is deferred, but one by NFSv4 state only if byState is
+// set.
+func checkDeferred(t *testing.T, s *Set, byState bool) {
 	ctx := context.Background()
 	e := s.Snapshot().List()[0]
 	root := e.FS.Root()
@@ -71,18 +62,28 @@ func checkDeferred(t *testing.T, s *Set, opens bool) {
 		"LINK":     func(q *Request) error { return q.BeforeLink(ctx, root, Place{Dir: root, Name: "none"}) },
 		"CREATE":   func(q *Request) error { return q.BeforeMake(ctx, p, TruncateFile) },
 	}
-	if opens {
-		announced["WRITE with an open"] = func(q *Request) error { return q.BeforeStateWrite(ctx, root) }
-		announced["OPEN for writing"] = func(q *Request) error { return q.BeforeOpenWrite(ctx, root) }
+	byOpens := map[string]func(q *Request) error{
+		"WRITE with an open": func(q *Request) error { return q.BeforeStateWrite(ctx, root) },
+		"OPEN for writing":   func(q *Request) error { return q.BeforeOpenWrite(ctx, root) },
 	}
-	for change, announce := range announced {
+	announce := func(announce func(q *Request) error) error {
 		var q Request
 		var reply oncrpc.Reply
 		q.Begin(s, peerAt(1), &rpcmsg.Cred{Flavor: rpcmsg.AuthSys}, &reply)
 		_, err := q.Open(ctx, s.AppendHandle(nil, e, &root))
 		require.NoError(t, err)
-		assert.ErrorIs(t, announce(&q), Later, change)
-		q.End()
+		defer q.End()
+		return announce(&q)
+	}
+	for change, f := range announced {
+		assert.ErrorIs(t, announce(f), Later, change)
+	}
+	for change, f := range byOpens {
+		if err := announce(f); byState {
+			assert.ErrorIs(t, err, Later, change)
+		} else {
+			assert.NoError(t, err, change)
+		}
 	}
 }
 

@@ -21,22 +21,22 @@ import (
 // A Set is a set of exports, and everything that the programs serving them share. It is safe
 // for concurrent use.
 type Set struct {
-	snapshot              atomic.Pointer[Snapshot]
-	setMu                 sync.Mutex // held while snapshot is replaced
-	onRemoval             []func()   // guarded by setMu
-	names                 exports.Names
-	packetLookups         chan struct{}                                               // semaphore with maxPacketLookups places
-	groups                func(context.Context, netip.Addr, uint32) ([]uint32, error) // may be nil
-	seal                  *sealer
-	payload               int
-	log                   *slog.Logger
-	grants                *delegserver.Keeper // may be nil
-	holders               *recall.Table       // changes are announced there; may be nil
-	delegations           *recall.Table       // Config.Holders
-	oldDelegationsTrusted func() bool         // may be nil
-	nameLocks             nameLocks
-	permits               permitPool
-	peerCaches            oncrpc.Memo[peerCache]
+	snapshot      atomic.Pointer[Snapshot]
+	setMu         sync.Mutex // held while snapshot is replaced
+	onRemoval     []func()   // guarded by setMu
+	names         exports.Names
+	packetLookups chan struct{}                                               // semaphore with maxPacketLookups places
+	groups        func(context.Context, netip.Addr, uint32) ([]uint32, error) // may be nil
+	seal          *sealer
+	payload       int
+	log           *slog.Logger
+	grants        *delegserver.Keeper     // may be nil
+	holders       *recall.Table           // changes are announced there; may be nil
+	delegations   *recall.Table           // Config.Holders
+	defersChange  func(byState bool) bool // Config.DefersChange; may be nil
+	nameLocks     nameLocks
+	permits       permitPool
+	peerCaches    oncrpc.Memo[peerCache]
 }
 
 // New returns a Set with the configuration c. An error names the invalid export.
@@ -51,7 +51,7 @@ func New(c Config) (*Set, error) {
 	}
 	s := &Set{
 		seal: newSealer(c.Key), names: c.Names, groups: c.Groups, payload: payload, log: lograte.Logger(c.Log), grants: c.Grants,
-		holders: holders, delegations: c.Holders, oldDelegationsTrusted: c.Trusted, packetLookups: make(chan struct{}, maxPacketLookups),
+		holders: holders, delegations: c.Holders, defersChange: c.DefersChange, packetLookups: make(chan struct{}, maxPacketLookups),
 	}
 	s.nameLocks.init()
 	s.permits.init()

@@ -31,7 +31,7 @@ func (q *Request) announceNames(ctx context.Context, a, b Place, begin func() (r
 	switch {
 	case q.Export.Keys == nil:
 		return nil
-	case q.set.trustsOldDelegations():
+	case q.isDeferred(false):
 		return Later
 	case q.set.holders == nil:
 		return nil
@@ -93,7 +93,7 @@ func (q *Request) beginNameIfFree(p Place) bool {
 // has.
 func (q *Request) beginIfFree(client uint64, h vfs.Handle) bool {
 	key, err := q.Key(h)
-	return err == nil && !q.set.grants.IsFenced() && q.set.holders.BeginFree(&q.change, client, key)
+	return err == nil && q.set.holders.BeginFree(&q.change, client, key)
 }
 
 // beginNameChange announces a change of directories and of objects found in them by name. The

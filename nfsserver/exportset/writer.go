@@ -202,7 +202,7 @@ func (q *Request) applyReport(ctx context.Context, h vfs.Handle, w *recall.Holde
 	defer q.set.holders.Done(&ch)
 	key, err := q.delegatedKey(h)
 	by := recall.Changer{Client: w.Owner, Conn: q.peer}
-	if err != nil || q.set.grants.IsFenced() || q.set.holders.Writer(0, key) != w ||
+	if err != nil || q.isDeferred(true) || q.set.holders.Writer(0, key) != w ||
 		!q.set.holders.Begin(&ch, by, key) || q.set.holders.Writer(0, key) != w {
 		return a, false, err
 	}

@@ -159,7 +159,7 @@ func newDelegServerFor(t *testing.T, fs vfs.FS, exclusive bool) (*testServer, *f
 		Exports: []exportset.Export{{Path: "/x", FS: fs, Clients: exports.Everyone(exports.Options{
 			NoRootSquash: true, Insecure: true, Exclusive: exclusive,
 		})}},
-		Holders: recall.New(recall.Config{Now: now, Pause: 30 * time.Second}), Trusted: func() bool { return g.s.state.HasEarlierDelegations() },
+		Holders: recall.New(recall.Config{Now: now, Pause: 30 * time.Second}), DefersChange: func(byState bool) bool { return g.s.state.DefersChange(byState) },
 	})
 	require.NoError(t, err)
 	*g = testServer{t: t, s: New(Config{Exports: r, State: state, Lease: recallLease}), minor: 2, cached: 7584, tag: "tag"}

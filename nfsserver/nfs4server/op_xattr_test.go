@@ -1,9 +1,6 @@
 package nfs4server
 
 import (
-	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/nfsserver/exportset"
@@ -172,12 +168,7 @@ func TestXattrRoom(t *testing.T) {
 // mountrdma mounts that may hold them, and do not know about the crash.
 func (g *testServer) restartAfterCrash(e exportset.Export) {
 	g.t.Helper()
-	marker := filepath.Join(g.t.TempDir(), "grants")
-	require.NoError(g.t, os.WriteFile(marker, []byte("5m0s"), 0o600))
-	keeper, err := delegserver.New(delegserver.Config{Marker: marker, Log: slog.New(slog.DiscardHandler)})
-	require.NoError(g.t, err)
-	g.t.Cleanup(keeper.Close)
-	r, err := exportset.New(exportset.Config{Exports: []exportset.Export{e}, Grants: keeper})
+	r, err := exportset.New(exportset.Config{Exports: []exportset.Export{e}, DefersChange: func(bool) bool { return true }})
 	require.NoError(g.t, err)
 	g.s = New(Config{Exports: r, State: g.s.state, Lease: g.s.lease})
 }

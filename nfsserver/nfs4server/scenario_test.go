@@ -43,7 +43,7 @@ func serveLoopbackWith(t *testing.T, lease time.Duration, fs vfs.FS, options exp
 		Exports: []exportset.Export{{
 			Path: "/x", FS: fs, Clients: exports.Everyone(options),
 		}, newReferralExport(t, "/far/away", nfs4test.Places)},
-		Holders: recall.New(recall.Config{Now: now, Pause: time.Second}), Trusted: state.HasEarlierDelegations,
+		Holders: recall.New(recall.Config{Now: now, Pause: time.Second}), DefersChange: state.DefersChange,
 	})
 	require.NoError(t, err)
 	mux := new(oncrpc.Mux)

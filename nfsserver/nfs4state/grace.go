@@ -32,6 +32,10 @@ type Grace struct {
 	Locks   int           // clients with locks, which delay all locks
 	Reads   int           // clients with delegations, which delay all changes
 	Writes  int           // clients with write delegations, which delay all opens
+
+	// Counters is how long every change must still wait, because clients may trust
+	// delegations with delegation counters (counterGrants).
+	Counters time.Duration
 }
 
 // Grace returns the state of the grace period.
@@ -40,9 +44,9 @@ func (s *State) Grace() Grace {
 	defer s.mu.Unlock()
 	l := &s.ledger
 	if !s.checkGrace() {
-		return Grace{}
+		return Grace{Counters: s.countersLeft()}
 	}
-	return Grace{Clients: l.staleClients, Left: s.graceEnd - s.config.Now(), Deny: l.staleDeny, Locks: l.staleLocks, Reads: l.staleDelegations, Writes: l.staleWrites}
+	return Grace{Counters: s.countersLeft(), Clients: l.staleClients, Left: s.graceEnd - s.config.Now(), Deny: l.staleDeny, Locks: l.staleLocks, Reads: l.staleDelegations, Writes: l.staleWrites}
 }
 
 // graceSlack is the time by which the grace period exceeds the lease: a client

@@ -85,6 +85,7 @@ const (
 func (s *State) restoreRecords() {
 	l := &s.ledger
 	l.journal, l.records = s.config.Journal, make(map[ownerKey]record)
+	s.restoreCounters()
 	if l.journal == nil {
 		return
 	}
@@ -467,9 +468,9 @@ func (l *ledger) appendRecords(records [][]byte) error {
 }
 
 // replaceJournal rewrites all records: those of clients that may still reclaim, the boot
-// record, and those of clients with state. After an error, it returns the records that it
-// has removed from the queue. A record that changes between two steps is in the queue, too, which
-// is appended later.
+// record, the lease of counter grants, and those of clients with state. After an error, it
+// returns the records that it has removed from the queue. A record that changes between two steps
+// is in the queue, too, which is appended later.
 func (s *State) replaceJournal() (queue [][]byte, err error) {
 	l := &s.ledger
 	var upTo uint64
@@ -477,7 +478,7 @@ func (s *State) replaceJournal() (queue [][]byte, err error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		queue, l.queue, upTo = l.queue, nil, l.addedRecords
-		list := make([][]byte, 0, len(l.records)+1)
+		list := make([][]byte, 0, len(l.records)+2)
 		add := func(fresh bool) {
 			for key, r := range l.records {
 				s.mu.pauseLocked()
@@ -488,6 +489,9 @@ func (s *State) replaceJournal() (queue [][]byte, err error) {
 		}
 		add(false)
 		list = append(list, appendBoot(nil, s.config.Epoch, s.config.Lease))
+		if lease := s.counters.lease; lease > 0 {
+			list = append(list, AppendCounters(nil, lease))
+		}
 		add(true)
 		return list
 	})

@@ -19,7 +19,8 @@ const JournalHeader = "nfsrdma nfs4 1"
 //
 // If a client's flags contain hostFlag, its Host (32) precedes co_ownerid.
 //
-//	over    the grace period has ended: clients without a record since the last boot no longer have state
+//	over      the grace period has ended: clients without a record since the last boot no longer have state
+//	counters  lease in milliseconds (4): clients may hold delegations with delegation counters, unless it is 0
 //
 // A transport has the bit sessionless in the records of NFSv4.0 clients, and is lockManager in
 // those of Machines. A client's record replaces its earlier one. Integers are big-endian.
@@ -29,6 +30,7 @@ const (
 	goneRecord
 	overRecord
 	namedRecord
+	countersRecord
 )
 
 const (
@@ -36,6 +38,8 @@ const (
 	clientLength = 1 + 1 + 1 + 1 + 4 + 4
 	namedLength  = 1 + 1 + 1 + 1 + 4 + 1
 	goneLength   = 1 + 1
+
+	countersLength = 1 + 4
 )
 
 // stateKinds are the kinds of state, other than opens without a deny mode, that a
@@ -119,6 +123,10 @@ type Past struct {
 	// and can reclaim nothing.
 	Unknown bool
 
+	// Counters is the lease with which clients may hold delegations with delegation
+	// counters; 0 means that there are none.
+	Counters time.Duration
+
 	lease   time.Duration // the last State's
 	clients map[ownerKey]record
 }
@@ -162,7 +170,7 @@ func (p *Past) applyRecord(b []byte) bool {
 			return false
 		}
 		p.Epoch = binary.BigEndian.Uint32(b[1:])
-		p.lease = time.Duration(binary.BigEndian.Uint32(b[5:])) * time.Millisecond
+		p.lease = readMilliseconds(b[5:])
 		for key, r := range p.clients {
 			r.current = false
 			p.clients[key] = r
@@ -197,10 +205,19 @@ func (p *Past) applyRecord(b []byte) bool {
 				delete(p.clients, key)
 			}
 		}
+	case countersRecord:
+		if len(b) != countersLength {
+			return false
+		}
+		p.Counters = readMilliseconds(b[1:])
 	default:
 		return false
 	}
 	return true
+}
+
+func readMilliseconds(b []byte) time.Duration {
+	return time.Duration(binary.BigEndian.Uint32(b)) * time.Millisecond
 }
 
 // readMaker returns the principal in a client's record, and the co_ownerid that

@@ -101,6 +101,7 @@ func (s *State) StopRecording() {
 			s.trimRecord(c, false)
 		}
 	}
+	s.trimCounters(false)
 	s.mu.Unlock()
 	s.storeQueue()
 	s.mu.Lock()

@@ -130,6 +130,7 @@ type State struct {
 	lastStateID      atomic.Uint64 // the last stateid's number
 
 	ledger     ledger
+	counters   counterGrants
 	unnotified map[ownerKey]struct{} // Machines not yet notified of the restart
 	graceEnd   time.Duration         // see checkGrace
 	trimAt     time.Duration         // when Sweep next trims records
@@ -266,6 +267,7 @@ func (s *State) Sweep() {
 	trims := now >= s.trimAt
 	if trims {
 		s.trimAt = now + s.config.Lease
+		s.trimCounters(true)
 	}
 	for _, c := range s.clients {
 		s.mu.pauseLocked()

@@ -29,9 +29,10 @@ type Grants struct {
 	Parties   map[string]int    `json:"parties"`    // grants in force, by address
 }
 
-// newGrants describes a Keeper, or returns nil with --no-extensions.
-func newGrants(k *delegserver.Keeper) *Grants {
-	if k == nil {
+// newGrants describes a Keeper, which is nil with --no-extensions. wait is how long changes must
+// still wait. newGrants returns nil if there is neither.
+func newGrants(k *delegserver.Keeper, wait time.Duration) *Grants {
+	if k == nil && wait == 0 {
 		return nil
 	}
 	s := k.Stats()
@@ -41,7 +42,7 @@ func newGrants(k *delegserver.Keeper) *Grants {
 	}
 	return &Grants{
 		RefusedBy: refused, Parties: k.Parties(),
-		LeaseSeconds: k.Lease().Seconds(), WaitSeconds: k.Left().Seconds(), InForce: s.InForce, Granted: s.Granted, Refused: s.Refused, Recalled: s.Recalled,
+		LeaseSeconds: k.Lease().Seconds(), WaitSeconds: wait.Seconds(), InForce: s.InForce, Granted: s.Granted, Refused: s.Refused, Recalled: s.Recalled,
 		Returned: s.Returned, Reclaimed: s.Reclaimed, Late: s.Late, Silent: s.Silent, Cut: s.Cut,
 	}
 }

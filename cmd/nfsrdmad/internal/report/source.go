@@ -73,7 +73,7 @@ func (src *Source) CollectStatus() *Status {
 	}
 	r := src.Replies.Stats()
 	d.ReplayCache = replayDoc{r.Replies, r.Bytes, r.Bytes, r.Executed, r.Replayed, r.Joined, r.Forgotten}
-	d.Grants = newGrants(src.Grants)
+	d.Grants = newGrants(src.Grants, src.ClientState.Grace().Counters)
 	d.Discovery = src.Discovery()
 	d.Trace = src.Spans()
 	d.Kerberos = src.collectKerberos()
