@@ -94,10 +94,10 @@ func (s *State) endHolderStep(h *holder, deferred *deferredWork) bool {
 // reports whether nothing is left.
 func (s *State) endClientStep(c *client, deferred *deferredWork) bool {
 	for _, o := range c.opens {
+		s.holdGrants(o.Key, c.endRecord) // before the first step: another call may get what it releases
 		if !s.shedOpen(o, deferred) {
 			return false
 		}
-		s.holdGrants(o.Key, c.endRecord)
 		s.rememberExpired(&o.holding)
 		s.closeOpen(o, deferred)
 	}

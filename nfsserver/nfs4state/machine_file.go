@@ -109,10 +109,10 @@ func (s *State) endMachineFile(f *machineFile, deferred *deferredWork) bool {
 func (s *State) revokeMachineFile(f *machineFile, deferred *deferredWork) {
 	m, key := f.machine, f.file.key
 	m.partlyReclaimed = true
+	s.recordRevoked(&m.holder, key) // before the first step: another call may get what it releases
 	for !s.endMachineFile(f, deferred) {
 		if s.mu.pauseLocked(); m.files[key] != f {
-			break
+			return
 		}
 	}
-	s.recordRevoked(&m.holder, key)
 }

@@ -85,3 +85,25 @@ func TestStepsOfSearch(t *testing.T) {
 	}
 	w.checkSteps("the search", func() { w.EachOpen(nil, []byte("f"), func(*Open) bool { return true }) })
 }
+
+// TestStepsHoldGrants checks that bytes of a removed client with very many locks are granted only
+// when the record of its end is stable, also if only some of the locks are released so far.
+func TestStepsHoldGrants(t *testing.T) {
+	for _, at := range []uint64{0, maxEntriesPerHold, 2 * (maxEntriesPerHold - 1)} {
+		g := newRestartingState(t)
+		s, other := g.newTestClient("a"), g.newTestClient("b")
+		_, open := g.mustOpen(s, "o", "f", nfs4.ShareBoth, 0, nil)
+		for i := range uint64(maxEntriesPerHold) {
+			g.mustLock(s, newLock(open, "f", "l", true, 2*i, 2*i))
+		}
+		_, open = g.mustOpen(other, "o", "f", nfs4.ShareBoth, 0, nil)
+		g.mustLock(other, newLock(open, "f", "l", true, 1, 1))
+		g.advanceClock(testLease + 1)
+		g.renewByCall(other)
+		g.store.failing = true
+		want(t, "LOCK before the record is stable", g.lockStatus(other, newLock(open, "f", "l", true, at, at)), nfs4.ErrDelay)
+		g.store.failing = false
+		g.advanceClock(retryEvery)
+		want(t, "LOCK", g.lockStatus(other, newLock(open, "f", "l", true, at, at)), nfs4.OK)
+	}
+}
