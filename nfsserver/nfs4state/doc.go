@@ -89,9 +89,9 @@
 // The holder of State.mu may lock several sessions, so that a client is removed only if none of
 // its sessions is used concurrently.
 //
-// A call that visits very many entries unlocks the State for a moment after maxEntriesPerHold
-// entries, so a removed client's state is removed in steps. A call that conflicts with some of that
-// state helps (endAllState), and starts again.
+// A call that visits very many entries unlocks the State after maxEntriesPerHold entries, and lets
+// waiting calls run first, so a removed client's state is removed in steps. A call that conflicts
+// with some of that state helps (endAllState), and starts again.
 //
 // The package must not know sockets, file systems or the encoding of calls.
 package nfs4state

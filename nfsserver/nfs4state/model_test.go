@@ -118,6 +118,8 @@ type peer struct {
 	opens [modelOwners][modelObjects]modelOpen             // by open-owner
 	sets  [modelOwners][modelObjects][modelOwners]modelSet // by lock-owner, object, and open-owner
 	bytes [modelOwners][modelObjects][cells]cell           // by lock-owner
+
+	delegations [modelObjects]nfs4.Delegation
 }
 
 // isSilent reports whether a client's lease has expired.
@@ -126,8 +128,13 @@ func (m *model) isSilent(p *peer) bool { return !p.running && m.now-p.used > tes
 // removePeer removes all state of a client.
 func (m *model) removePeer(p *peer) { *p = peer{} }
 
-// countStateIDs returns the numbers of opens and of lock stateids of p.
+// countStateIDs returns the numbers of opens and delegations, and of lock stateids of p.
 func (p *peer) countStateIDs() (opens, sets int) {
+	for _, d := range p.delegations {
+		if d != nfs4.DelegateNone {
+			opens++
+		}
+	}
 	for owner := range p.opens {
 		for object := range p.opens[owner] {
 			if p.opens[owner][object].stateIDState == held {
@@ -230,6 +237,8 @@ func (m *model) openObject(p *peer, owner, object int, access, deny uint32, tria
 		return nfs4.ErrInval
 	case !m.checkShare(p, object, modes):
 		return nfs4.ErrShareDenied
+	case m.isWrittenByOther(p, object):
+		return nfs4.ErrDelay
 	case deny&1 != 0 && m.specials[object][0] > 0, deny&2 != 0 && m.specials[object][1] > 0:
 		return nfs4.ErrDelay
 	}
@@ -239,6 +248,45 @@ func (m *model) openObject(p *peer, owner, object int, access, deny uint32, tria
 	}
 	o.seqid++
 	o.requests = append(o.requests, modelRequest{modes, trial})
+	return nfs4.OK
+}
+
+// isWrittenByOther reports whether another client has a write delegation of an object.
+func (m *model) isWrittenByOther(p *peer, object int) bool {
+	for i := range m.peers {
+		if q := &m.peers[i]; q != p && q.delegations[object] == nfs4.DelegateWrite {
+			return true
+		}
+	}
+	return false
+}
+
+// delegate grants a delegation.
+func (m *model) delegate(p *peer, object int, kind nfs4.Delegation) nfs4.Status {
+	var all, others uint32
+	delegated := false
+	for i := range m.peers {
+		q := &m.peers[i]
+		delegated = delegated || q.delegations[object] != nfs4.DelegateNone
+		for owner := range q.opens {
+			modes := q.opens[owner][object].unionModes()
+			if all |= modes; q != p {
+				others |= modes
+			}
+		}
+	}
+	write := kind == nfs4.DelegateWrite
+	switch deny := all >> denyShift; {
+	case !p.complete:
+		return nfs4.ErrGrace
+	case !write && all&nfs4.ShareRead == 0, write && all&nfs4.ShareWrite == 0:
+		return nfs4.ErrStale
+	case p.delegations[object] != nfs4.DelegateNone:
+		return nfs4.ErrExist
+	case deny&nfs4.ShareRead != 0, !write && all&nfs4.ShareWrite != 0, write && (delegated || others != 0 || deny != 0):
+		return nfs4.ErrShareDenied
+	}
+	p.delegations[object] = kind
 	return nfs4.OK
 }
 

@@ -42,6 +42,9 @@ const (
 	doDestroyClient
 	doSpecial
 	doEndSpecial
+	doDelegate
+	doReturnDelegation
+	doRecall
 	doLocal // a host process
 	doSleep
 	doSweep
@@ -52,7 +55,7 @@ var deedNames = [deeds]string{
 	"OPEN", "OPEN to be settled", "settle", "undo", "CLOSE", "OPEN_DOWNGRADE", "LOCK by the open", "LOCK by the lock stateid", "LOCKT", "LOCKU",
 	"FREE_STATEID", "FREE_STATEID of the open", "revocation", "begin of a long call", "end of a long call", "reboot", "EXCHANGE_ID of a reboot",
 	"EXCHANGE_ID of another principal", "RECLAIM_COMPLETE", "CREATE_SESSION", "DESTROY_SESSION", "DESTROY_CLIENTID", "special READ or WRITE",
-	"end of special", "local lock", "sleep", "Sweep",
+	"end of special", "delegation", "DELEGRETURN", "recall", "local lock", "sleep", "Sweep",
 }
 
 // A step is one stepAction in a schedule, and its arguments, of which each
@@ -107,6 +110,8 @@ type actor struct {
 	opens   [modelOwners][modelObjects]nfs4.StateID
 	sets    [modelOwners][modelObjects][modelOwners]nfs4.StateID
 	revoked []nfs4.StateID
+
+	delegations [modelObjects]*Delegation
 }
 
 func newModelRun(t testing.TB, name string) *modelRun {
@@ -156,15 +161,22 @@ func (r *modelRun) connectPeer(i int) {
 // confirmPeer confirms a record by a session, in place of the earlier incarnation.
 func (r *modelRun) confirmPeer(i int, id uint64, sequence uint32) {
 	p, a := &r.model.peers[i], &r.peers[i]
-	s := r.mustCreateSession(createArgs(id, sequence, 0))
+	s := r.mustCreateSession(callableArgs(id, sequence))
 	a.id, a.sequence, a.client, a.sessions, a.revoked = id, sequence+1, s.client, []*Session{s}, nil
 	*p = peer{confirmed: true, sessions: 1, used: r.model.now}
+}
+
+// callableArgs returns the arguments of CREATE_SESSION of a client that can be called back.
+func callableArgs(id uint64, sequence uint32) *Create {
+	a := createArgs(id, sequence, 0)
+	a.Flags, a.SecParms.None = nfs4.SessionConnBackChan, true
+	return a
 }
 
 // addSession creates a further session.
 func (r *modelRun) addSession(i int) {
 	p, a := &r.model.peers[i], &r.peers[i]
-	a.sessions = append(a.sessions, r.mustCreateSession(createArgs(a.id, a.sequence, 0)))
+	a.sessions = append(a.sessions, r.mustCreateSession(callableArgs(a.id, a.sequence)))
 	a.sequence++
 	p.sessions++
 	p.used = r.model.now
@@ -301,6 +313,9 @@ func (r *modelRun) callInSession(st step) {
 	case doRevoke:
 		r.revokeOpenOf(st)
 		return
+	case doRecall:
+		r.recallDelegation(st)
+		return
 	case doAddSession:
 		if p.sessions < 3 {
 			r.addSession(st.peer)
@@ -401,6 +416,14 @@ func (r *modelRun) runOperation(st step, s *Session) {
 	}
 	statusOfOpen, statusOfSet := open.statusFor(st.every, st.offset), set.statusFor(st.every, st.offset)
 	switch st.do {
+	case doDelegate:
+		r.operateDelegate(st, s)
+	case doReturnDelegation:
+		if p.delegations[st.object] != nfs4.DelegateNone {
+			id := a.delegations[st.object].StateID()
+			agree(r, "DELEGRETURN", r.ReturnDelegation(s, &id), nfs4.OK)
+			p.delegations[st.object] = nfs4.DelegateNone
+		}
 	case doOpen, doTryOpen:
 		r.operateOpen(st, s)
 	case doClose:
@@ -498,6 +521,33 @@ func (r *modelRun) operateOpen(st step, s *Session) {
 	a.opens[st.through][st.object] = id
 	if trial != 0 {
 		r.trial, r.trials[trial] = trial, args.Trial
+	}
+}
+
+func (r *modelRun) operateDelegate(st step, s *Session) {
+	p, a := &r.model.peers[st.peer], &r.peers[st.peer]
+	kind := nfs4.DelegateRead
+	if st.kind == locks.Exclusive {
+		kind = nfs4.DelegateWrite
+	}
+	expected := r.model.delegate(p, st.object, kind)
+	d, status := r.Delegate(s, &Delegate{Key: modelKeys[st.object], Write: kind == nfs4.DelegateWrite}, new(int))
+	agree(r, "a delegation", status, expected)
+	if status == nfs4.OK {
+		a.delegations[st.object] = d
+	}
+}
+
+// recallDelegation recalls a delegation, which ends its client if that is silent.
+func (r *modelRun) recallDelegation(st step) {
+	p := &r.model.peers[st.peer]
+	if p.delegations[st.object] == nfs4.DelegateNone {
+		return
+	}
+	silent := r.model.isSilent(p)
+	agree(r, "a recall ends at once", r.Recall(r.peers[st.peer].delegations[st.object]) == 0, silent)
+	if silent {
+		r.model.removePeer(p)
 	}
 }
 
@@ -663,6 +713,9 @@ func (r *modelRun) compareWithModel() {
 		if !p.confirmed {
 			continue
 		}
+		for object, kind := range p.delegations {
+			agree(r, "its delegation", r.DelegationType(&Session{client: a.client}, modelKeys[object]), kind)
+		}
 		agree(r, "its lease has expired", a.client.silentFor(r.model.now) > testLease, r.model.isSilent(p))
 		for owner := range p.opens {
 			for object := range p.opens[owner] {
@@ -708,7 +761,7 @@ func (r *modelRun) checkFinish() {
 var often = [deeds]int{
 	doOpen: 30, doTryOpen: 6, doSettle: 3, doUndo: 3, doClose: 8, doDowngrade: 6, doLock: 22, doLockSet: 12, doTest: 8, doUnlock: 10, doFree: 3,
 	doFreeOpen: 2, doRevoke: 2, doBeginCall: 3, doEndCall: 5, doReboot: 2, doExchange: 1, doUsurp: 2, doComplete: 3, doAddSession: 2,
-	doDestroySession: 4, doDestroyClient: 4, doSpecial: 4, doEndSpecial: 5, doLocal: 8, doSleep: 14, doSweep: 4,
+	doDelegate: 12, doReturnDelegation: 3, doRecall: 2, doDestroySession: 4, doDestroyClient: 4, doSpecial: 4, doEndSpecial: 5, doLocal: 8, doSleep: 14, doSweep: 4,
 }
 
 var sleeps = [...]time.Duration{
@@ -758,7 +811,7 @@ func (r *modelRun) randomStep(random *rand.Rand) step {
 	for range 20 {
 		p := &r.model.peers[st.peer]
 		switch st.do {
-		case doClose, doDowngrade, doLock, doRevoke, doFreeOpen:
+		case doClose, doDowngrade, doLock, doRevoke, doFreeOpen, doDelegate:
 			if p.opens[st.through][st.object].stateIDState == unknown {
 				st.peer, st.through, st.object = random.IntN(modelPeers), random.IntN(modelOwners), random.IntN(modelObjects)
 			}
