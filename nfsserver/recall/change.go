@@ -282,7 +282,7 @@ func (t *Table) stopWaiting(in changedObject, ch *Change, isPostponed bool) {
 		}
 		h.waiters = slices.Delete(h.waiters, i, i+1)
 		if isPostponed && h.RetryPause > 0 {
-			g.pauseHolding(h.key, &o.retryUntil, t.config.Now()+h.RetryPause)
+			g.pauseHolding(h.key, o, &o.retryUntil, t.config.Now()+h.RetryPause)
 		}
 	}
 }

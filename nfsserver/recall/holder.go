@@ -180,7 +180,7 @@ func (h *Holder) Break() {
 // pauseAfterRecall begins the pause after a recall of h. group.mu is held.
 func (h *Holder) pauseAfterRecall(o *object, now time.Duration) {
 	if h.RetryPause == 0 {
-		h.group.pauseHolding(h.key, &o.until, now+h.table.config.Pause)
+		h.group.pauseHolding(h.key, o, &o.until, now+h.table.config.Pause)
 	}
 }
 
@@ -220,5 +220,5 @@ func (h *Holder) Return() {
 	}
 	t.total.dropHolder()
 	g.tally.dropHolder()
-	g.dropUnused(h.key, t.config.Now())
+	g.dropUnused(h.key)
 }

@@ -176,3 +176,37 @@ func TestIsAwaited(t *testing.T) {
 	assert.True(t, h.IsAwaited())
 	h.Return()
 }
+
+// TestPausesBound checks that an object's pauses occupy memory once, however often changes of the object
+// are tried again, and that the last of them ends the object's place in the table.
+func TestPausesBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := newTable()
+		const pause = 3 * pauseTime
+		var held []*Holder
+		for _, p := range []time.Duration{pause, 0} {
+			h := &Holder{RetryPause: p, Recall: func(Changer) {}}
+			require.True(t, table.Hold(h, []byte("x")) && h.Confirm())
+			held = append(held, h)
+		}
+		for table.places.Take(fairshare.Name{}) {
+		}
+		var ch Change
+		for range 100 {
+			require.False(t, table.Begin(&ch, Changer{}, []byte("x")))
+			require.ErrorIs(t, table.Wait(t.Context(), &ch, fairshare.Name{}), ErrTryLater)
+			time.Sleep(pauseTime / 50)
+		}
+		g := table.groupOf([]byte("x"))
+		assert.Len(t, g.pauses, 1)
+		for _, h := range held {
+			h.Return()
+		}
+		time.Sleep(pause - pauseTime/50 - 1)
+		assert.False(t, table.Hold(&Holder{RetryPause: pause}, []byte("x")), "the last pause counts")
+		time.Sleep(1)
+		g.findObject(nil, table.config.Now())
+		assert.Empty(t, g.objects)
+		assert.Empty(t, g.pauses)
+	})
+}

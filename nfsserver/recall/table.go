@@ -45,7 +45,7 @@ type group struct {
 
 	mu      sync.Mutex
 	objects map[string]*object
-	pauses  []holdPause // in the order in which they began
+	pauses  []holdPause // at most one per object
 }
 
 // An object has holders, or is in a pause.
@@ -53,9 +53,14 @@ type object struct {
 	holders    []*Holder
 	until      time.Duration // the pause's end, for holders without a RetryPause
 	retryUntil time.Duration // the end of the pause for a change that will be tried again, for all holders
+	isListed   bool          // it is in group.pauses
 }
 
-// A holdPause is an entry in group.pauses. Its object may already be in a later pause.
+// pauseEnd returns the end of both pauses.
+func (o *object) pauseEnd() time.Duration { return max(o.until, o.retryUntil) }
+
+// A holdPause is an entry in group.pauses: its object may be dropped at that time, unless its pause
+// has been extended.
 type holdPause struct {
 	key   string
 	until time.Duration
@@ -94,7 +99,11 @@ func (g *group) findObject(key []byte, now time.Duration) *object {
 	for len(g.pauses) > 0 && g.pauses[0].until <= now {
 		expired := g.pauses[0].key
 		g.pauses = g.pauses[1:]
-		g.dropUnused(expired, now)
+		o := g.objects[expired]
+		if o.isListed = o.pauseEnd() > now; o.isListed {
+			g.pauses = append(g.pauses, holdPause{expired, o.pauseEnd()})
+		}
+		g.dropUnused(expired)
 	}
 	return g.objects[string(key)]
 }
@@ -113,16 +122,17 @@ func (g *group) ensureObject(key []byte, now time.Duration) *object {
 }
 
 // dropUnused removes an object that has no holder and no pause.
-func (g *group) dropUnused(key string, now time.Duration) {
-	if o := g.objects[key]; o != nil && len(o.holders) == 0 && max(o.until, o.retryUntil) <= now {
+func (g *group) dropUnused(key string) {
+	if o := g.objects[key]; len(o.holders) == 0 && !o.isListed {
 		delete(g.objects, key)
 	}
 }
 
-// pauseHolding begins an object's pause, whose end is o.until or o.retryUntil. g.mu is held.
-func (g *group) pauseHolding(key string, end *time.Duration, until time.Duration) {
-	if until > *end {
-		*end = until
+// pauseHolding begins or extends an object's pause, whose end is o.until or o.retryUntil. Changes may
+// do so at any rate. g.mu is held.
+func (g *group) pauseHolding(key string, o *object, end *time.Duration, until time.Duration) {
+	if *end = max(*end, until); !o.isListed {
+		o.isListed = true
 		g.pauses = append(g.pauses, holdPause{key, until})
 	}
 }
