@@ -168,7 +168,9 @@ func (x *compound) becomeHolder(ctx context.Context, f *delegatedFile) bool {
 	if err != nil || !x.server.exports.Holders().Hold(&f.holder, key) {
 		return false
 	}
-	if !u.IsCurrent() { // the new exports may not permit it, and the recall for them came before Hold
+	// New exports may not permit the delegation, and the recall for them, or that of Drain, may have come
+	// before Hold.
+	if !u.IsCurrent() || !f.recallInReply && x.server.isDraining.Load() {
 		f.holder.Return()
 		return false
 	}
@@ -208,12 +210,12 @@ func (x *compound) becomeHolder(ctx context.Context, f *delegatedFile) bool {
 // delegations. While a client has a write delegation, others see the size that it reports in a
 // callback, which is neither signed nor encrypted.
 func (x *compound) canGrant(u *exportUse, write bool) bool {
-	allowed := x.server.readDelegations && !x.server.isDraining.Load()
+	allowed := x.server.readDelegations
 	if write {
 		f := x.call.Cred.Flavor
 		allowed = x.server.writeDelegations && f != rpcmsg.AuthKrb5i && f != rpcmsg.AuthKrb5p
 	}
-	return allowed && (u.Options.Exclusive || u.Export.Leaser != nil)
+	return allowed && !x.server.isDraining.Load() && (u.Options.Exclusive || u.Export.Leaser != nil)
 }
 
 // whyNotChanged returns the reason why a client with a delegation of a file gets no other one:

@@ -12,6 +12,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/nfsserver/exportset"
 	"github.com/nfsrdma/nfsrdma/nfsserver/recall"
+	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
 )
 
@@ -140,4 +141,43 @@ func TestDrain(t *testing.T) {
 		assert.Equal(t, recall.MaxWait, time.Since(begun).Round(drainPoll), "the client does not return it")
 		assert.Equal(t, 1, g.s.state.Counts().Delegations)
 	})
+}
+
+// A fakeKeyFS calls a function before each use of an object's key.
+type fakeKeyFS struct {
+	*mem.FS
+	beforeKey func()
+}
+
+func (f *fakeKeyFS) AppendKey(b []byte, h vfs.Handle) ([]byte, error) {
+	f.beforeKey()
+	return f.FS.AppendKey(b, h)
+}
+
+// TestDrainOpens checks that a server which ends grants no delegation to an open, whatever its access, nor
+// to one that began before.
+func TestDrainOpens(t *testing.T) {
+	for _, access := range []uint32{nfs4.ShareRead, nfs4.ShareBoth} {
+		fs := &fakeKeyFS{mem.New(mem.Options{Size: 1 << 20}), func() {}}
+		for drainAt := 1; ; drainAt++ {
+			g, _ := newDelegServerFor(t, fs, true)
+			g.s.writeDelegations = true
+			g.makeFileStep("f")
+			keys := 0
+			fs.beforeKey = func() {
+				if keys++; keys == drainAt {
+					g.s.Drain()
+				}
+			}
+			opened, _ := g.openFile("f", access, 0)
+			fs.beforeKey = func() {}
+			if keys < drainAt {
+				assert.NotEqual(t, nfs4.DelegateNone, opened.Delegation.Type)
+				assert.Greater(t, drainAt, 1)
+				break
+			}
+			assert.Equal(t, nfs4.DelegateNone, opened.Delegation.Type, "access %d, key %d", access, drainAt)
+			assert.Zero(t, g.s.exports.Holders().Len())
+		}
+	}
 }
