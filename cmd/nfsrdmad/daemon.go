@@ -90,10 +90,11 @@ func (o *serveOptions) runDaemon(ctx context.Context, stdout io.Writer, log *slo
 		return err
 	}
 	defer shutdownNow(server)
-	transports, err := o.openTransports(server)
+	transports, late, err := o.openTransports(server, log)
 	if err != nil {
 		return err
 	}
+	o.daemon.late = late
 	closeOps, err := o.daemon.openServices(ctx, &o.operatorOptions, transports, log)
 	if err != nil {
 		return err
@@ -113,7 +114,7 @@ func (o *serveOptions) runDaemon(ctx context.Context, stdout io.Writer, log *slo
 	if cli.IsTerminal(stdout) {
 		ready += o.formatGreeting(endpoints, ownAddresses())
 	}
-	idle, err = cli.ServeAll(serving, endpoints, ready, o.daemon.newReadyWriter(stdout), log)
+	idle, err = cli.ServeAll(serving, addEndpoints(endpoints, late), ready, o.daemon.newReadyWriter(stdout), log)
 	return err
 }
 
@@ -211,27 +212,26 @@ func shutdownNow(server *nfsrdma.Server) {
 	_ = server.Shutdown(ctx)
 }
 
-// openTransports listens on all addresses, or on none.
-func (o *serveOptions) openTransports(server *nfsrdma.Server) ([]cli.Endpoint, error) {
-	rdma, err := o.openRDMA(server)
-	if err != nil {
-		return nil, err
-	}
+// transportOpeners returns what opens the transports that the flags request.
+func (o *serveOptions) transportOpeners(server *nfsrdma.Server) []transportOpener {
+	list := []transportOpener{{"rdma", o.listen, func([]cli.Endpoint) (cli.Endpoint, error) { return o.openRDMA(server) }}}
 	if o.tcp == "" {
-		return []cli.Endpoint{rdma}, nil
+		return list
 	}
-	tcp, err := o.openTCP(server)
-	if err != nil {
-		return nil, errors.Join(err, rdma.Close())
-	}
+	o.daemon.tcp = server.Parts().TCP
+	list = append(list, transportOpener{"tcp", o.tcp, func([]cli.Endpoint) (cli.Endpoint, error) { return o.openTCP(server) }})
 	if o.portmap == "" && !o.register {
-		return []cli.Endpoint{rdma, tcp}, nil
+		return list
 	}
-	udp, err := o.openUDP(server, tcp.Addr.String())
-	if err != nil {
-		return nil, errors.Join(err, rdma.Close(), tcp.Close())
-	}
-	return []cli.Endpoint{rdma, tcp, udp}, nil
+	return append(list, transportOpener{"udp", o.tcp, func(opened []cli.Endpoint) (cli.Endpoint, error) {
+		at := o.tcp
+		for _, w := range opened {
+			if w.Name == "tcp" { // the port may be a free one
+				at = w.Addr.String()
+			}
+		}
+		return o.openUDP(server, at)
+	}})
 }
 
 // deviceConfig returns the configuration of the RDMA device.
@@ -257,7 +257,6 @@ func (o *serveOptions) openTCP(server *nfsrdma.Server) (cli.Endpoint, error) {
 		return cli.Endpoint{}, cli.ListenError("--tcp", o.tcp, err,
 			` (the kernel's NFS server uses 2049), or turn it off with --tcp ""`)
 	}
-	o.daemon.tcp = server.Parts().TCP
 	return cli.Endpoint{
 		Name: "tcp", Addr: l.Addr(), Serve: func() error { return server.ServeTCP(l) },
 		Shutdown: o.daemon.tcp.Shutdown, Close: l.Close,

@@ -3,6 +3,7 @@ package main
 import (
 	"net"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -41,7 +42,8 @@ type runningDaemon struct {
 	device         *iwarp.Device
 	rdma           *rpcrdma.Server
 	tcp            *oncrpc.Server // or nil
-	endpoints      []cli.Endpoint
+	endpoints      []cli.Endpoint // listening since the start
+	late           []*lateTransport
 	serviceManager serviceManager
 	reloadsReady   chan struct{}                    // closed when orders is set
 	orders         atomic.Pointer[chan reloadOrder] // reload orders; nil: not accepted
@@ -91,7 +93,7 @@ func (p *runningDaemon) uptime() time.Duration { return time.Since(p.started) }
 
 // transportAddr returns the address of a transport.
 func (p *runningDaemon) transportAddr(transport string) string {
-	for _, w := range p.endpoints {
+	for _, w := range addEndpoints(slices.Clone(p.endpoints), p.late) {
 		if w.Name == transport {
 			return w.Addr.String()
 		}
