@@ -129,6 +129,21 @@ func TestCountersRestored(t *testing.T) {
 	}
 }
 
+// TestClientsDamagedAgain checks that a crash between the opening of a damaged list and the first
+// State's records does not hide the damage.
+func TestClientsDamagedAgain(t *testing.T) {
+	path := newClientsFile(t, nfs4state.AppendCounters(nil, time.Minute))
+	require.NoError(t, os.WriteFile(path, []byte("damaged"), 0o600))
+	for range 2 {
+		list, past, err := openClientList(path, silent)
+		require.NoError(t, err)
+		assert.True(t, past.Unknown)
+		assert.Equal(t, delegserver.MaxLease, past.Counters)
+		list.Close()
+	}
+	assert.FileExists(t, path+".damaged")
+}
+
 // TestClientsFull checks that the list is created as soon as there is disk space.
 func TestClientsFull(t *testing.T) {
 	vfstest.NeedRoot(t)

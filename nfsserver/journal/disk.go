@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -21,6 +22,8 @@ type disk interface {
 	// createFile opens a file, and makes a missing one.
 	createFile(name string) (file, error)
 	renameFile(from, to string) error
+	// linkFile adds a name to a file, and takes it from another file.
+	linkFile(name, more string) error
 	removeFile(name string) error
 	// syncNames puts the names on stable storage.
 	syncNames() error
@@ -83,6 +86,13 @@ func (d directory) openLocked(name string, flag int) (file, error) {
 
 func (d directory) renameFile(from, to string) error {
 	return os.Rename(d.filePath(from), d.filePath(to))
+}
+
+func (d directory) linkFile(name, more string) error {
+	if err := d.removeFile(more); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.Link(d.filePath(name), d.filePath(more))
 }
 
 func (d directory) removeFile(name string) error { return os.Remove(d.filePath(name)) }

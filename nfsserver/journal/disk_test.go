@@ -112,6 +112,12 @@ func (d *memDisk) renameFile(from, to string) error {
 	return d.changeNames(func(names map[string]*memInode) { names[to] = names[from]; delete(names, from) })
 }
 
+func (d *memDisk) linkFile(name, more string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.changeNames(func(names map[string]*memInode) { names[more] = names[name] })
+}
+
 func (d *memDisk) removeFile(name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -14,7 +14,7 @@
 // damage only the last unit, whose Appends have not returned: Open truncates that unit.
 // Damage before a readable unit, or to more bytes than a unit has, has
 // another cause, such as a disk that loses data. Records are lost then, and it is
-// unknown which: the journal is void. The salt, 64 random bits that no client
+// unknown which: the journal is void, until the caller has replaced it. The salt, 64 random bits that no client
 // knows, keeps a record from looking like a unit.
 //
 // # Errors

@@ -33,6 +33,8 @@ var (
 	// Replace has made the file shorter.
 	ErrFull   = errors.New("the journal is full until it is replaced by a shorter one")
 	ErrClosed = errors.New("the journal is closed")
+
+	errVoid = errors.New("the journal is damaged")
 )
 
 // Found is the content of a file that Open has opened.
@@ -43,8 +45,8 @@ type Found struct {
 	// reported as stored, are not in Records.
 	Torn bool
 	// Void is set if the file is damaged in its middle or has another header: Records is empty.
-	// The file was kept next to the new one, with the suffix .damaged, and replaced an earlier
-	// such file.
+	// Every Append fails until Replace has succeeded; until then each Open finds the same. The
+	// file also has a name with the suffix .damaged, instead of an earlier such file.
 	Void bool
 }
 
@@ -88,7 +90,7 @@ func openJournal(d disk, name, header string) (*Journal, Found, error) {
 	j := &Journal{disk: d, name: name, headerText: header}
 	f, err := d.openFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return j.createEmpty(Found{})
+		return j.createEmpty()
 	}
 	if err != nil {
 		return nil, Found{}, err
@@ -99,11 +101,11 @@ func openJournal(d disk, name, header string) (*Journal, Found, error) {
 	}
 	at, ok := j.parseHeader(b)
 	if !ok {
-		return j.replaceDamaged(f)
+		return j.adoptDamaged(f, int64(len(b)))
 	}
 	records, start, end, void := j.salt.readUnits(b[at:])
 	if void {
-		return j.replaceDamaged(f)
+		return j.adoptDamaged(f, int64(len(b)))
 	}
 	j.file, j.size = f, int64(at+end)
 	if err = j.repairTail(b[at+start : at+end]); err != nil {
@@ -168,23 +170,25 @@ func (j *Journal) parseHeader(b []byte) (n int, ok bool) {
 	return n, string(b[:n]) == j.headerLine()
 }
 
-// replaceDamaged renames a damaged file, and creates an empty journal.
-func (j *Journal) replaceDamaged(damaged file) (*Journal, Found, error) {
-	if err := errors.Join(j.disk.renameFile(j.name, j.name+damagedSuffix), damaged.Close()); err != nil {
-		return nil, Found{}, err
+// adoptDamaged names a damaged file for inspection. The file remains the journal until it is
+// replaced: after a crash, the next Open must not find a journal that is empty but not void.
+func (j *Journal) adoptDamaged(f file, size int64) (*Journal, Found, error) {
+	if err := j.disk.linkFile(j.name, j.name+damagedSuffix); err != nil {
+		return nil, Found{}, errors.Join(err, f.Close())
 	}
-	return j.createEmpty(Found{Void: true})
+	j.file, j.size, j.err = f, size, j.wrapError("written until it is replaced as a whole", errVoid)
+	return j, Found{Void: true}, nil
 }
 
 // createEmpty writes a journal's first file.
-func (j *Journal) createEmpty(found Found) (*Journal, Found, error) {
+func (j *Journal) createEmpty() (*Journal, Found, error) {
 	if err := j.replaceFile(nil); err != nil {
 		if j.file != nil {
 			_ = j.file.Close()
 		}
 		return nil, Found{}, err
 	}
-	return j, found, nil
+	return j, Found{}, nil
 }
 
 // Append stores records, and returns once they are on stable storage. After a crash either all
@@ -304,7 +308,7 @@ func (j *Journal) Replace(records func() [][]byte) error {
 // wrapError returns an error that names the file, with a remedy.
 func (j *Journal) wrapError(what string, err error) error {
 	err = fmt.Errorf("the journal %s cannot be %s: %w", j.disk.filePath(j.name), what, err)
-	if errors.Is(err, ErrTooLong) || errors.Is(err, ErrFull) {
+	if errors.Is(err, ErrTooLong) || errors.Is(err, ErrFull) || errors.Is(err, errVoid) {
 		return err
 	}
 	return fmt.Errorf("%w: free some space, or check the disk", err)
