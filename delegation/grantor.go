@@ -185,6 +185,7 @@ type grant struct {
 	// still wait for kind 2.
 	ended    bool
 	deadline time.Duration // when to stop waiting, if recalled or disconnected
+	timerAt  timerPosition // for deadline
 }
 
 // A recallPhase is the state of a grant's recall.

@@ -220,3 +220,34 @@ func TestGenerationsEnd(t *testing.T) {
 	_, why, _ = g.Commit(a, 0)
 	assert.Equal(t, ReasonLimit, why)
 }
+
+// TestTimersBound checks that ended grants leave no timers, and that a connection has one timer: clients
+// can acquire and return grants at any rate.
+func TestTimersBound(t *testing.T) {
+	g := newTestGrantor(t, Config{})
+	c, _ := attachConn(g, 1)
+	var now time.Duration
+	for range 100 {
+		now++
+		gt := grantObject(t, g, c, "a", now)
+		_, why, fx := g.Prepare(c, []byte("a"), now)
+		require.Equal(t, ReasonHeld, why)
+		g.Sent(fx.Recalls[0], now)
+		g.Immediate(c, returnedMessage(gt))
+	}
+	assert.Len(t, g.timers, 1)
+	grantObject(t, g, c, "a", now)
+	g.Disconnect(c, true, now)
+	assert.Empty(t, g.timers)
+
+	c, _ = attachConn(g, 1)
+	grantObject(t, g, c, "a", now)
+	var ch Change
+	_, fx := g.Change(&ch, nil, []byte("a"), now)
+	g.Sent(fx.Recalls[0], now)
+	g.Disconnect(c, false, now)
+	require.Len(t, g.timers, 1)
+	fx = g.Tick(now + trustTime(lease))
+	assert.Equal(t, []*Change{&ch}, fx.Ready)
+	assert.Empty(t, g.timers)
+}

@@ -11,7 +11,7 @@ func (g *Grantor) startSampling(c *Conn, now time.Duration) {
 
 func (g *Grantor) scheduleSample(c *Conn, now time.Duration) {
 	c.nextSample = now + g.cfg.Lease/samplesPerLease
-	g.timers.addTimer(timer{at: c.nextSample, conn: c})
+	g.timers.setTimer(timer{at: c.nextSample, conn: c})
 }
 
 // sampleLease checks whether the client still adds to LeaseWord. If it has not

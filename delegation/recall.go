@@ -38,7 +38,7 @@ func (g *Grantor) startRecall(gr *grant, now time.Duration) {
 // setDeadline sets the deadline for gr's next event to one lease time from now.
 func (g *Grantor) setDeadline(gr *grant, now time.Duration) {
 	gr.deadline = now + g.cfg.Lease
-	g.timers.addTimer(timer{at: gr.deadline, grant: gr})
+	g.timers.setTimer(timer{at: gr.deadline, grant: gr})
 }
 
 // postRecalls is step 3. It posts c's queued recalls while fewer than c.window
@@ -121,6 +121,7 @@ func (g *Grantor) endGrant(gr *grant) {
 		return
 	}
 	gr.ended = true
+	g.timers.removeTimer(gr.timerAt)
 	delete(gr.conn.held, gr.key)
 	g.pending.Ended = append(g.pending.Ended, gr.object)
 	gr.conn.grantCount--

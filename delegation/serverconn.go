@@ -30,6 +30,7 @@ type Conn struct {
 	lastLeaseWord uint64        // LeaseWord at the last check
 	leaseMovedAt  time.Duration // when LeaseWord was first seen with that value
 	nextSample    time.Duration // time of the next check
+	timerAt       timerPosition // for nextSample
 	lateUntil     time.Duration // nothing is granted before this
 	ended         bool          // closed, or cut
 }
@@ -101,6 +102,7 @@ func (g *Grantor) disconnectConn(conn *Conn, byPeer, blamed bool, now time.Durat
 	}
 	g.conns = slices.Delete(g.conns, i, i+1)
 	conn.closeConn()
+	g.timers.removeTimer(conn.timerAt)
 	for _, gr := range conn.slots {
 		switch {
 		case gr == nil || gr.ended:
@@ -116,7 +118,7 @@ func (g *Grantor) disconnectConn(conn *Conn, byPeer, blamed bool, now time.Durat
 				due = min(due, gr.deadline)
 			}
 			gr.deadline = due
-			g.timers.addTimer(timer{at: due, grant: gr})
+			g.timers.setTimer(timer{at: due, grant: gr})
 		}
 	}
 	return g.takeEffects()
