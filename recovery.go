@@ -18,8 +18,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsserver/nfs4state"
 )
 
-// A clientList is the journal of NFSv4 clients, and of the lease of this project's delegations. If the disk is too full to create it,
-// the server starts without it and creates it as soon as there is space.
+// A clientList is the journal of NFSv4 clients, and of the lease of this project's delegations. If
+// the disk is too full to create it, the server starts without it and creates it as soon as there
+// is space.
 type clientList struct {
 	dir, name string
 	log       *slog.Logger

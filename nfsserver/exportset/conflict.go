@@ -77,6 +77,15 @@ func (q *Request) BeforeOpenWrite(ctx context.Context, h vfs.Handle) error {
 	return q.announceChangeByState(ctx, h)
 }
 
+// BeforeReclaim is like BeforeOpenWrite, but for an open that a client reclaims. It is not
+// deferred: it changes nothing before a write, and the time for reclaims ends.
+func (q *Request) BeforeReclaim(ctx context.Context, h vfs.Handle) error {
+	if q.Export.Keys == nil || q.set.holders.NothingHeld(&q.change) {
+		return nil
+	}
+	return q.recallObject(ctx, h)
+}
+
 // announceChange announces a change of an object, and waits for the holders of delegations.
 func (q *Request) announceChange(ctx context.Context, h vfs.Handle) error {
 	if q.isDeferred(false) {
@@ -90,6 +99,11 @@ func (q *Request) announceChangeByState(ctx context.Context, h vfs.Handle) error
 	if q.isDeferred(true) {
 		return Later
 	}
+	return q.recallObject(ctx, h)
+}
+
+// recallObject announces a change of an object that is not deferred.
+func (q *Request) recallObject(ctx context.Context, h vfs.Handle) error {
 	for {
 		ready, err := q.beginChange(q.peer, []vfs.Handle{h})
 		if ready || err != nil {

@@ -46,7 +46,7 @@ func TestDeferred(t *testing.T) {
 }
 
 // checkDeferred checks that every change is deferred, but one by NFSv4 state only if byState is
-// set.
+// set. Reclaims are not deferred.
 func checkDeferred(t *testing.T, s *Set, byState bool) {
 	ctx := context.Background()
 	e := s.Snapshot().List()[0]
@@ -78,6 +78,7 @@ func checkDeferred(t *testing.T, s *Set, byState bool) {
 	for change, f := range announced {
 		assert.ErrorIs(t, announce(f), Later, change)
 	}
+	assert.NoError(t, announce(func(q *Request) error { return q.BeforeReclaim(ctx, root) }))
 	for change, f := range byOpens {
 		if err := announce(f); byState {
 			assert.ErrorIs(t, err, Later, change)

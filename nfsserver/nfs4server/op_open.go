@@ -260,6 +260,8 @@ func (x *compound) openExisting(ctx context.Context, a *nfs4.OpenArgs, res *nfs4
 		return status
 	}
 	switch {
+	case opposes && a.Claim == nfs4.ClaimPrevious && !empty:
+		err = o.use.BeforeReclaim(ctx, o.h)
 	case opposes:
 		err = o.use.BeforeOpenWrite(ctx, o.h)
 	case a.Claim != nfs4.ClaimPrevious && !claimsDelegation(a): // other claims conflict with no delegation

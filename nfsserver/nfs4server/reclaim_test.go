@@ -106,6 +106,26 @@ func TestReclaim(t *testing.T) {
 	}
 }
 
+// TestReclaimCounters checks that a client reclaims an open for writing although changes wait for
+// clients with delegation counters, whose lease may be longer than the grace period. Its writes
+// wait.
+func TestReclaimCounters(t *testing.T) {
+	state := t.TempDir()
+	g, _ := newDelegServer(t)
+	g.restartServer(state, 8)
+	g.connectAs("client")
+	g.becomeRoot()
+	open, fh, st := g.openName(openArgs("o", "f", nfs4.ShareBoth|nfs4.WantNoDeleg, 0, nfs4.Guarded))
+	require.Equal(t, nfs4.OK, st)
+	require.Equal(t, nfs4.OK, g.writeFile(fh, open.StateID, "before"))
+	require.NoError(t, g.journal.Append(nfs4state.AppendCounters(nil, time.Minute)))
+	g.restartServer(state, 9)
+	g.sessionAs("client")
+	open, st = g.reclaimOpen(fh, nfs4.ShareBoth, 0, nfs4.DelegateNone)
+	require.Equal(t, nfs4.OK, st)
+	assert.Equal(t, nfs4.ErrDelay, g.writeFile(fh, open.StateID, "after"))
+}
+
 // R8881-8.4.2.1-2, R8881-18.16.3-16: calls must wait for a client that may still reclaim a deny
 // mode.
 func TestGraceStatuses(t *testing.T) {

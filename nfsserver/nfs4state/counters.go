@@ -65,9 +65,9 @@ func (s *State) WatchCounterGrants(live func() int) {
 }
 
 // BeginCounterGrant reports whether a grant may be made. The lease time is the same in
-// all calls, and at least 1 ms. If ok is set: then the journal says so, and the caller calls EndCounterGrant when the grant
-// counts as in force. If busy is set, another call already waits for the journal, whose
-// disk may hang.
+// all calls, and at least 1 ms. If ok is set, the record is stable, and the caller calls
+// EndCounterGrant when the grant counts as in force. If busy is set, another call already
+// waits for the journal, whose disk may hang.
 func (s *State) BeginCounterGrant(lease time.Duration) (ok, busy bool) {
 	c := &s.counters
 	c.making.Add(1) // from here on, trimCounters keeps the record
