@@ -108,7 +108,7 @@ func (d *discovery) discoveryStatus() *report.Discovery {
 func (p *runningDaemon) describeServer() discover.Description {
 	host, _ := os.Hostname() // a server without a host name is valid
 	d := discover.Description{Host: host, Version: buildinfo.Version(version)}
-	for _, w := range p.endpoints {
+	for _, w := range p.transports() {
 		if at, ok := w.Addr.(*net.TCPAddr); ok && w.Name == "rdma" {
 			d.RDMA = at.AddrPort()
 		} else if ok && w.Name == "tcp" {

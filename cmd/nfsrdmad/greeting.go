@@ -31,6 +31,9 @@ func (o *serveOptions) formatGreeting(endpoints []cli.Endpoint, own []netip.Addr
 			tcp = a.AddrPort()
 		}
 	}
+	if !rdma.IsValid() {
+		return "\nRDMA is not served yet: nfsrdmad status shows when it is.\n"
+	}
 	hosts := reachableAddrs(rdma.Addr().Unmap(), own)
 	host := hosts[0]
 	list := o.exports[:min(len(o.exports), maxGreetedExports)]

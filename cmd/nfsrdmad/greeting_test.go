@@ -116,3 +116,10 @@ func TestGreetingWho(t *testing.T) {
 	}
 	assert.Contains(t, new(serveOptions).describeAccess(true), "Every program on this host may read and write")
 }
+
+// TestGreetingWithoutRDMA checks that no command names an address at which RDMA does not listen yet.
+func TestGreetingWithoutRDMA(t *testing.T) {
+	tcp := cli.Endpoint{Name: "tcp", Addr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort("[::]:2049"))}
+	assert.Equal(t, "\nRDMA is not served yet: nfsrdmad status shows when it is.\n",
+		newGreetingOptions("/data").formatGreeting([]cli.Endpoint{tcp}, ownHost))
+}

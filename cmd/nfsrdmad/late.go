@@ -17,8 +17,8 @@ type transportOpener struct {
 	open       func(opened []cli.Endpoint) (cli.Endpoint, error)
 }
 
-// openTransports listens on all addresses, or on none. With an exports file, it serves the
-// transports that can listen; the others are in late. UDP serves only NFSv3 locks, at the address of TCP.
+// openTransports listens on all addresses, or on none. With an exports file, it returns those that may
+// listen later in late, unless none of the others serves NFS: UDP serves only NFSv3 locks.
 func (o *serveOptions) openTransports(server *nfsrdma.Server, log *slog.Logger) (endpoints []cli.Endpoint, late []*lateTransport, err error) {
 	var errs []error
 	for _, t := range o.transportOpeners(server) {
@@ -27,10 +27,13 @@ func (o *serveOptions) openTransports(server *nfsrdma.Server, log *slog.Logger) 
 			endpoints = append(endpoints, w)
 			continue
 		}
+		if o.exportsFile == "" || !cli.CanListenLater(err) {
+			return nil, nil, errors.Join(err, closeEndpoints(endpoints))
+		}
 		errs = append(errs, err)
-		late = append(late, &lateTransport{transportOpener: t, log: log, stopped: make(chan struct{})})
+		late = append(late, &lateTransport{transportOpener: t, before: endpoints, daemon: &o.daemon, log: log, stopped: make(chan struct{})})
 	}
-	if len(errs) > 0 && (o.exportsFile == "" || len(endpoints) == 0) {
+	if len(endpoints) == 0 || endpoints[0].Name == "udp" {
 		return nil, nil, errors.Join(errs[0], closeEndpoints(endpoints))
 	}
 	for _, err := range errs {
@@ -42,6 +45,8 @@ func (o *serveOptions) openTransports(server *nfsrdma.Server, log *slog.Logger) 
 // A lateTransport listens as soon as it can, and then serves.
 type lateTransport struct {
 	transportOpener
+	before  []cli.Endpoint // opened before, at the start
+	daemon  *runningDaemon
 	log     *slog.Logger
 	stopped chan struct{}
 
@@ -50,12 +55,22 @@ type lateTransport struct {
 	isDone bool          // stopped is closed
 }
 
-// addEndpoints appends the endpoints of late transports.
+// addEndpoints appends the endpoints of late transports, as they are now.
 func addEndpoints(endpoints []cli.Endpoint, late []*lateTransport) []cli.Endpoint {
 	for _, l := range late {
-		endpoints = append(endpoints, cli.Endpoint{Name: l.name, Addr: l, Serve: l.serve, Shutdown: l.shutdown})
+		endpoints = append(endpoints, l.endpoint())
 	}
 	return endpoints
+}
+
+// endpoint returns the open transport, or, before that, one that serves later.
+func (l *lateTransport) endpoint() cli.Endpoint {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.opened != nil {
+		return *l.opened
+	}
+	return cli.Endpoint{Name: l.name, Addr: l, Serve: l.serve, Shutdown: l.shutdown}
 }
 
 // serve returns nil after shutdown.
@@ -68,7 +83,7 @@ func (l *lateTransport) serve() error {
 			return nil
 		case <-ticker.C:
 		}
-		w, err := l.open(nil)
+		w, err := l.open(l.before)
 		if err != nil {
 			continue
 		}
@@ -76,6 +91,7 @@ func (l *lateTransport) serve() error {
 			return w.Close()
 		}
 		l.log.Info("a transport can listen now", "transport", w.Name, "address", w.Addr.String())
+		l.daemon.serviceManager.notify("STATUS=" + l.daemon.summaryLine())
 		return w.Serve()
 	}
 }

@@ -1,14 +1,21 @@
 package main
 
 import (
+	"context"
+	"io"
 	"net"
+	"net/netip"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
+	"github.com/nfsrdma/nfsrdma"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
@@ -47,4 +54,61 @@ func TestLateTransport(t *testing.T) {
 		defer c.Close()
 		parseAccepted(t, tcpCall(t, c, encodeCall(1, 100003, 3, 0, nil)), 1, 0)
 	})
+}
+
+// TestTransportErrors checks that a daemon with an exports file does not start if no port serves NFS, or
+// after an error that only another configuration remedies.
+func TestTransportErrors(t *testing.T) {
+	tcp, err := net.Listen("tcp", "127.0.0.1:0") // its number is free for UDP
+	require.NoError(t, err)
+	defer tcp.Close()
+	at := tcp.Addr().String()
+	file := writeExports(t, t.TempDir(), t.TempDir()+" *(rw,insecure)\n")
+	for name, tt := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no port number": {[]string{"--listen", "127.0.0.1:0", "--tcp", "nonsense"}, "missing port in address"},
+		"only UDP":       {[]string{"--listen", at, "--tcp", at, "--portmap", "127.0.0.1:0"}, "the port is in use; choose another with --listen"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			var stderr strings.Builder
+			status := run(ctx, append([]string{"serve", "--state", t.TempDir(), "--control", "", "--exports", file}, tt.args...), io.Discard, &stderr)
+			assert.Equal(t, cli.ExitError, status)
+			assert.Contains(t, stderr.String(), tt.want)
+		})
+	}
+}
+
+// TestLateUDP checks that UDP listens later on TCP's port, which a socket unit chose, and that the
+// service manager is told then.
+func TestLateUDP(t *testing.T) {
+	tcp, at := newListenerFile(t)
+	other, err := net.ListenPacket("udp", at)
+	require.NoError(t, err)
+	defer other.Close()
+	m := newFakeManager(t, filepath.Join(t.TempDir(), "notify"))
+	file := writeExports(t, t.TempDir(), t.TempDir()+" *(rw,insecure)\n")
+	p := startAsService(t, m.sock.LocalAddr().String(), []string{"tcp"}, []*os.File{tcp}, "--portmap", "127.0.0.1:0", "--exports", file)
+	status := "STATUS=Serving 1 exports on rdma " + p.transportAddr(t, "rdma") + ", tcp " + at + ", udp "
+	assert.Equal(t, "READY=1\n"+status+"127.0.0.1:0 (not listening yet)", m.nextNotification())
+	require.NoError(t, other.Close())
+	assert.Equal(t, status+at, m.nextNotification())
+	require.NoError(t, p.cmd.Process.Signal(unix.SIGTERM))
+	assert.Equal(t, cli.ExitOK, p.waitExit().ExitStatus())
+}
+
+// TestLateDiscovery checks that discovery describes a transport from when it listens.
+func TestLateDiscovery(t *testing.T) {
+	server, err := nfsrdma.NewServer(nfsrdma.ServerConfig{})
+	require.NoError(t, err)
+	defer server.Close()
+	late := &lateTransport{transportOpener: transportOpener{name: "rdma", addr: ":20049"}}
+	p := &runningDaemon{server: server, late: []*lateTransport{late}}
+	assert.False(t, p.describeServer().RDMA.IsValid())
+	at := netip.MustParseAddrPort("192.0.2.1:20049")
+	require.True(t, late.setOpened(&cli.Endpoint{Name: "rdma", Addr: net.TCPAddrFromAddrPort(at)}))
+	assert.Equal(t, at, p.describeServer().RDMA)
 }

@@ -91,9 +91,15 @@ func (p *runningDaemon) metricsHandler() http.Handler { return report.NewHandler
 // uptime returns the time since the daemon started to serve.
 func (p *runningDaemon) uptime() time.Duration { return time.Since(p.started) }
 
+// transports returns the transports as they are now. The address of one that does not listen yet is
+// its *lateTransport.
+func (p *runningDaemon) transports() []cli.Endpoint {
+	return addEndpoints(slices.Clone(p.endpoints), p.late)
+}
+
 // transportAddr returns the address of a transport.
 func (p *runningDaemon) transportAddr(transport string) string {
-	for _, w := range addEndpoints(slices.Clone(p.endpoints), p.late) {
+	for _, w := range p.transports() {
 		if w.Name == transport {
 			return w.Addr.String()
 		}

@@ -134,7 +134,8 @@ When it accepts connections, it prints one line on standard output:
 
     ready rdma=ADDR tcp=ADDR exports=/EXPORT,...
 
-and, on a terminal, the commands that mount the exports, and who may use them.
+without the ports on which it cannot listen yet, and, on a terminal, the commands that
+mount the exports, and who may use them.
 
 With --record, the daemon keeps the latest traffic of each RDMA connection. It writes
 it to DIR/PEER-TIME.pcap, for Wireshark, if a Terminate from either end closes the

@@ -42,7 +42,7 @@ func (p *runningDaemon) newReadyWriter(stdout io.Writer) io.Writer { return read
 // summaryLine describes the daemon in one line.
 func (p *runningDaemon) summaryLine() string {
 	var at []string
-	for _, w := range p.endpoints {
+	for _, w := range p.transports() {
 		at = append(at, w.Name+" "+w.Addr.String())
 	}
 	return fmt.Sprintf("Serving %d exports on %s", len(p.server.Exports()), strings.Join(at, ", "))

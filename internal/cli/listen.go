@@ -8,11 +8,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// CanListenLater reports whether listening may succeed later without another configuration: the
+// port is in use, or the address is of a network interface that is not up.
+func CanListenLater(err error) bool {
+	return errors.Is(err, unix.EADDRINUSE) || errors.Is(err, unix.EADDRNOTAVAIL)
+}
+
+// A listenError says how to remedy its cause, which it does not print.
+type listenError struct {
+	text  string
+	cause error
+}
+
+func (e *listenError) Error() string { return e.text }
+func (e *listenError) Unwrap() error { return e.cause }
+
 // ListenError returns why listening on an address failed, with a remedy that names
-// flag. off is a further remedy, or "".
+// flag. off is a further remedy, or "". It wraps err.
 func ListenError(flag, addr string, err error, off string) error {
 	say := func(what, remedy string) error {
-		return fmt.Errorf("cannot listen on %s: %s; %s%s", addr, what, remedy, off)
+		return &listenError{fmt.Sprintf("cannot listen on %s: %s; %s%s", addr, what, remedy, off), err}
 	}
 	switch {
 	case errors.Is(err, unix.EADDRINUSE):

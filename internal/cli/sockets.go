@@ -92,16 +92,42 @@ func (s *Sockets) Listen(use, addr string) (net.Listener, error) {
 		}
 	}
 	l, err := net.Listen("tcp", addr)
-	if errors.Is(err, unix.EADDRINUSE) && len(s.stored) > 0 { // perhaps by the stored socket of another use
-		for other, f := range s.stored {
-			s.discardStored(other, f)
-		}
+	if errors.Is(err, unix.EADDRINUSE) && s.discardPort(addr) { // of another use
 		l, err = net.Listen("tcp", addr)
 	}
 	if err == nil {
 		storeSocket(name, l.(*net.TCPListener))
 	}
 	return l, err
+}
+
+// discardPort discards the stored sockets that listen on the port of addr, and reports whether there
+// were any. The clients of other ports keep waiting for this program.
+func (s *Sockets) discardPort(addr string) (found bool) {
+	want, err := net.ResolveTCPAddr("tcp", addr)
+	if err != nil {
+		return false
+	}
+	for name, f := range s.stored {
+		if listeningPort(f) == want.Port {
+			s.discardStored(name, f)
+			found = true
+		}
+	}
+	return found
+}
+
+// listeningPort returns the TCP port on which a socket listens, or 0.
+func listeningPort(f *os.File) int {
+	l, err := net.FileListener(f)
+	if err != nil {
+		return 0
+	}
+	defer l.Close()
+	if at, ok := l.Addr().(*net.TCPAddr); ok {
+		return at.Port
+	}
+	return 0
 }
 
 // listensAt reports whether a listener has a TCP address, which is resolved now.

@@ -151,6 +151,21 @@ func TestStoredSocketOfAnotherUse(t *testing.T) {
 	require.NoError(t, left[0].Close())
 }
 
+// TestStoredSocketOfAnotherPort checks that a use whose port another program has leaves the stored
+// sockets of other ports open: their clients wait for the second process.
+func TestStoredSocketOfAnotherPort(t *testing.T) {
+	newFakeStore(t)
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer other.Close()
+	s, err := sortSockets([]*os.File{storedSocket(t, "tcp", "127.0.0.1:0", "127.0.0.1:0")}, []string{"rdma", "tcp"})
+	require.NoError(t, err)
+	defer s.Close()
+	_, err = s.Listen("rdma", other.Addr().String())
+	require.ErrorIs(t, err, unix.EADDRINUSE)
+	assert.Len(t, s.stored, 1)
+}
+
 // storedSocket returns a socket that listens on at, named as if it had been stored for a
 // use and an address.
 func storedSocket(t *testing.T, use, addr, at string) *os.File {
