@@ -167,7 +167,11 @@ func openExport(e *exportSpec, st *stateDir, log *slog.Logger) (vfs.FS, error) {
 	if err := st.checkOutside(e.dir); err != nil {
 		return nil, err
 	}
-	return posix.Open(e.dir, posix.Options{StateDir: st.exportDir(e), FSID: e.fsid.Attr(), TableHandles: e.shareKey().checked, Log: log})
+	fs, err := posix.Open(e.dir, posix.Options{StateDir: st.exportDir(e), FSID: e.fsid.Attr(), TableHandles: e.shareKey().checked, Log: log})
+	if err != nil {
+		return nil, err // not a nil *posix.FS, which is a vfs.FS
+	}
+	return fs, nil
 }
 
 // newServer returns a server for the exports. Its list of clients is in the directory state.

@@ -72,13 +72,14 @@ func unusedID(list []exportIdentity, path string, root []byte) uint32 {
 	return id
 }
 
-// lastIdentity returns the ID with which an export was served last, or would be served first.
-func (s *stateDir) lastIdentity(path string) uint32 {
-	list, err := readIdentities(filepath.Join(s.dir, "identities"))
-	if at := lastOfPath(list, path); err == nil && at >= 0 {
-		return list[at].ID
+// lastIDs returns the ID with which each export was served last, by path.
+func (s *stateDir) lastIDs() map[string]uint32 {
+	list, _ := readIdentities(filepath.Join(s.dir, "identities")) // the exports with an error report it
+	ids := make(map[string]uint32)
+	for _, i := range list {
+		ids[i.Export] = i.ID
 	}
-	return hash32([]byte(path))
+	return ids
 }
 
 // lastOfPath returns the index of the last identity of an export, or -1.

@@ -16,10 +16,11 @@ const openTimeout = 3 * time.Second
 // An opening is a goroutine that opens an export's directory, which takes as long as its storage
 // does not respond.
 type opening struct {
-	key  shareKey
-	done chan struct{} // closed when fs and err are set
-	fs   vfs.FS
-	err  error
+	key     shareKey
+	done    chan struct{} // closed when fs and err are set, or fs is closed; guarded by shareSet.mu
+	fs      vfs.FS
+	err     error
+	dropped bool // fs is not wanted any more; guarded by shareSet.mu
 }
 
 // startOpeningsLocked starts to open the directories of tolerated exports side by side, and
@@ -40,7 +41,9 @@ func (s *shareSet) startOpeningsLocked(list []exportSpec, tolerated []bool) (lat
 	return timeout
 }
 
-// startOpeningLocked returns the opening for the state of e, and starts it if there is none.
+// startOpeningLocked returns the opening for the state of e, and starts it if there is none. An
+// opening that has been dropped stays the only one until its directory is closed, because two must
+// not use the same state at once.
 func (s *shareSet) startOpeningLocked(e *exportSpec) *opening {
 	dir := s.state.exportDir(e)
 	if op := s.openings[dir]; op != nil {
@@ -50,46 +53,37 @@ func (s *shareSet) startOpeningLocked(e *exportSpec) *opening {
 	s.openings[dir] = op
 	spec := *e
 	go func() {
-		defer close(op.done)
 		if spec.anyClient(func(o *exports.Options) bool { return o.CrossMnt }) {
 			op.err = s.checkCrossing(spec.dir)
 		}
-		if op.err == nil && s.isWanted(op, dir) {
+		if op.err == nil && !s.isDropped(op) {
 			op.fs, op.err = s.openExport(&spec)
 		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if op.dropped {
+			s.closeDroppedLocked(op, dir)
+		}
+		close(op.done)
 	}()
 	return op
 }
 
-// isWanted reports whether op has not been dropped.
-func (s *shareSet) isWanted(op *opening, dir string) bool {
+func (s *shareSet) isDropped(op *opening) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.openings[dir] == op
+	return op.dropped
 }
 
 // openLocked opens e's directory, without holding mu, and returns its ID in file handles. It
 // waits no longer than until late is closed, if late is not nil.
 func (s *shareSet) openLocked(e *exportSpec, late <-chan struct{}) (vfs.FS, uint32, error) {
-	op, dir := s.startOpeningLocked(e), s.state.exportDir(e)
-	s.mu.Unlock()
-	select {
-	case <-op.done:
-	default:
-		select {
-		case <-op.done:
-		case <-late:
-			s.mu.Lock()
-			return nil, 0, fmt.Errorf("%s does not respond: check its disk or its server", op.key.dir)
-		}
+	op, err := s.awaitOpeningLocked(e, late)
+	if err == nil {
+		err = op.err
 	}
-	s.mu.Lock()
-	if s.openings[dir] != op { // Close has dropped it
-		return nil, 0, errClosing
-	}
-	delete(s.openings, dir)
-	if op.err != nil {
-		return nil, 0, op.err
+	if err != nil {
+		return nil, 0, err
 	}
 	s.mu.Unlock()
 	id, err := s.identifyOpened(e, op)
@@ -103,6 +97,41 @@ func (s *shareSet) openLocked(e *exportSpec, late <-chan struct{}) (vfs.FS, uint
 		s.mu.Lock()
 	}
 	return op.fs, id, err
+}
+
+// awaitOpeningLocked returns the completed opening for e, which is the caller's then. It waits
+// without holding mu, and first for an earlier opening that has been dropped.
+func (s *shareSet) awaitOpeningLocked(e *exportSpec, late <-chan struct{}) (*opening, error) {
+	for !s.closing {
+		op := s.startOpeningLocked(e)
+		done := op.done
+		s.mu.Unlock()
+		isDone := isClosedBefore(done, late)
+		s.mu.Lock()
+		switch {
+		case !isDone:
+			return nil, fmt.Errorf("%s does not respond: check its disk or its server", op.key.dir)
+		case !op.dropped:
+			delete(s.openings, s.state.exportDir(e))
+			return op, nil
+		}
+	}
+	return nil, errClosing
+}
+
+// isClosedBefore waits until one of two channels is closed, and reports whether done is.
+func isClosedBefore(done, late <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	case <-late:
+	}
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
 }
 
 // identifyOpened returns the ID in file handles of an export whose directory op has opened.
@@ -121,14 +150,30 @@ func (s *shareSet) dropOpeningsLocked() {
 		wanted[s.state.exportDir(&s.list[i])] = true
 	}
 	for dir, op := range s.openings {
-		if wanted[dir] {
+		if wanted[dir] || op.dropped {
 			continue
 		}
-		delete(s.openings, dir)
-		go func() {
-			if <-op.done; op.fs != nil {
-				_ = op.fs.Close() // nothing was written
-			}
-		}()
+		op.dropped = true
+		select {
+		case <-op.done:
+			op.done = make(chan struct{})
+			go func() {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.closeDroppedLocked(op, dir)
+				close(op.done)
+			}()
+		default: // its goroutine closes it
+		}
 	}
+}
+
+// closeDroppedLocked closes the directory of an opening that has been dropped, without holding mu.
+func (s *shareSet) closeDroppedLocked(op *opening, dir string) {
+	if op.fs != nil {
+		s.mu.Unlock()
+		_ = op.fs.Close() // nothing was written
+		s.mu.Lock()
+	}
+	delete(s.openings, dir)
 }

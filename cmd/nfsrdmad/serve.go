@@ -70,6 +70,7 @@ type serveOptions struct {
 	flavors []exports.Flavor
 
 	exportsSum string // checksum of exportsFile when it was last read
+	retrySum   string // checksum of exportsFile at the last attempt to serve unavailable exports
 
 	kerberos kerberosAcceptor
 	tlsOptions

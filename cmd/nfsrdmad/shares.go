@@ -91,6 +91,7 @@ func (s *shareSet) acquireShares(list []exportSpec, tolerate func(*exportSpec) b
 	exported := make(map[shareKey]bool)
 	promised := make(map[*share]bool)
 	var errs []error
+	lastIDs := sync.OnceValue(s.state.lastIDs)
 	late := s.startOpeningsLocked(list, tolerated)
 	for i := range list {
 		e := &list[i]
@@ -101,7 +102,7 @@ func (s *shareSet) acquireShares(list []exportSpec, tolerate func(*exportSpec) b
 		sh, err := s.acquireLocked(e, patience)
 		if err != nil && tolerated[i] && !s.closing {
 			s.mu.Unlock()
-			taken = append(taken, s.newUnavailable(e, err))
+			taken = append(taken, newUnavailable(e, err, lastIDs()))
 			s.mu.Lock()
 			continue
 		}

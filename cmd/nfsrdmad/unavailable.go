@@ -21,8 +21,7 @@ func (o *serveOptions) retryExports(ctx context.Context, s *shareSet, log *slog.
 	if !s.hasUnavailable() {
 		return
 	}
-	text, err := os.ReadFile(o.exportsFile)
-	if err == nil && textSum(text) != o.exportsSum && o.reloadExports(ctx, s, log) == nil {
+	if o.hasExportsFileSettled() && o.reloadExports(ctx, s, log) == nil {
 		return
 	}
 	list := s.exportedList()
@@ -48,11 +47,24 @@ func (o *serveOptions) retryExports(ctx context.Context, s *shareSet, log *slog.
 	keep()
 }
 
+// hasExportsFileSettled reports whether the exports file has changed since the daemon read it, and
+// is the same as at the last attempt: what an editor has written so far could lack exports.
+func (o *serveOptions) hasExportsFileSettled() bool {
+	text, err := os.ReadFile(o.exportsFile)
+	if err != nil {
+		return false
+	}
+	before := o.retrySum
+	o.retrySum = textSum(text)
+	return o.retrySum != o.exportsSum && o.retrySum == before
+}
+
 // newUnavailable returns e as an export that cannot be served at present, because of fault.
-func (s *shareSet) newUnavailable(e *exportSpec, fault error) nfsserver.Export {
-	id := e.fsid.ID()
-	if !e.fsid.Set() {
-		id = s.state.lastIdentity(e.name)
+// Without fsid= it has the ID in lastIDs, or the one with which it would be served first.
+func newUnavailable(e *exportSpec, fault error, lastIDs map[string]uint32) nfsserver.Export {
+	id := lastIDs[e.name]
+	if e.fsid.Set() {
+		id = e.fsid.ID()
 	}
 	return nfsserver.Export{
 		Path: e.name, Clients: e.clients, ID: id,

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +15,9 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/nfsserver/idmap"
+	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
 func tolerateAll(*exportSpec) bool { return true }
@@ -57,7 +61,11 @@ func TestStartWithFaults(t *testing.T) {
 	assert.Contains(t, retry(), g.dir+"/c")
 	assert.Equal(t, []mount3.Status{ok, ok, later, ok}, statuses())
 
+	g.writeExports("./a *(rw)\n")
+	assert.Empty(t, retry(), "the file may be incomplete")
 	g.writeExports("./a *(rw)\n./none *(rw)\n./b 192.0.2.1(rw)\n./c *(rw)")
+	assert.Empty(t, retry())
+	assert.Equal(t, []mount3.Status{ok, ok, later, ok}, statuses())
 	assert.Contains(t, retry(), "the exports were reloaded")
 	assert.Equal(t, []mount3.Status{ok, ok, ok, ok}, statuses())
 	assert.False(t, g.shares.hasUnavailable())
@@ -162,6 +170,52 @@ func TestUnavailableHung(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestReaddHungExport checks that an export that is removed and added again while its directory is
+// being opened is opened again only after the first attempt has ended: two must not use its state.
+func TestReaddHungExport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newHungShareTest(t)
+		r.hangOpen, r.fs.hangClose = true, true
+		var running, most atomic.Int32
+		open := r.openExport
+		r.openExport = func(e *exportSpec) (vfs.FS, error) {
+			most.Store(max(most.Load(), running.Add(1)))
+			defer running.Add(-1)
+			return open(e)
+		}
+		acquire := func(list []exportSpec) map[string]string {
+			taken, keep, _, err := r.acquireShares(list, tolerateAll)
+			require.NoError(t, err)
+			keep()
+			return listReasons(taken)
+		}
+		hung := newExportSpecs("/hung")
+		assert.Len(t, acquire(hung), 1)
+		acquire(nil)
+		assert.Len(t, acquire(hung), 1)
+		assert.EqualValues(t, 1, most.Load())
+		close(r.fs.gate)
+		synctest.Wait()
+		assert.Empty(t, acquire(hung))
+		assert.EqualValues(t, 1, r.fs.closeCount.Load(), "the first")
+		require.NoError(t, r.Close())
+		assert.EqualValues(t, 2, r.fs.closeCount.Load())
+	})
+}
+
+// TestOpenExportError checks that a directory that cannot be opened is no file system: one that
+// is dropped would be closed.
+func TestOpenExportError(t *testing.T) {
+	st, err := openState(t.TempDir())
+	require.NoError(t, err)
+	defer st.Close()
+	require.NoError(t, os.WriteFile(filepath.Join(st.dir, "exports-checked"), nil, 0o600))
+	e := exportSpec{dir: t.TempDir(), name: "/x", clients: exports.Everyone(exports.Options{SubtreeCheck: true})}
+	fs, err := openExport(&e, st, slog.New(slog.DiscardHandler))
+	assert.Error(t, err)
+	assert.True(t, fs == nil)
 }
 
 // TestServeUnreadableExports checks that a daemon does not start if its exports file cannot be
