@@ -10,6 +10,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exportset"
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
 )
 
@@ -51,4 +52,56 @@ func TestNestedExportKeepsItsPath(t *testing.T) {
 	assert.Equal(t, nfs3.OK, unlink(nfs3.ProcRmdir, b, "empty"))
 	assert.Equal(t, nfs3.OK, rename(root, "b", root, "c"))
 	assert.DirExists(t, filepath.Join(top, "a", "hr"))
+}
+
+// TestMissingNestedExport checks that clients create nothing where the server looks for the missing
+// directory of an export: with a symbolic link there, they would choose what is exported.
+func TestMissingNestedExport(t *testing.T) {
+	top := t.TempDir()
+	for _, d := range []string{"free", "known"} {
+		require.NoError(t, os.Mkdir(filepath.Join(top, d), 0o777))
+	}
+	g := newPosixServer(t, top, posix.Options{StateDir: t.TempDir()}, withOptions(exports.Options{Insecure: true, NoRootSquash: true}), func(c *Config) {
+		for _, name := range []string{"gone", "deep/gone", "known/gone"} {
+			c.Exports = append(c.Exports, Export{Path: "/x/" + name, FS: exportset.Unavailable{Reason: "missing"}})
+		}
+	})
+	root := g.callMnt("/x").Handle
+	known := g.lookupName(root, "known")
+	link := func(dir nfs3.FH, name string) nfs3.Status {
+		var res nfs3.MakeRes
+		g.callNFS(nfs3.ProcSymlink, &nfs3.SymlinkArgs{Where: dirOpArgs(dir, name), Path: []byte("/etc")}, &res)
+		return res.Status
+	}
+	mkdir := func(dir nfs3.FH, name string) nfs3.Status {
+		var res nfs3.MakeRes
+		g.callNFS(nfs3.ProcMkdir, &nfs3.MkdirArgs{Where: dirOpArgs(dir, name)}, &res)
+		return res.Status
+	}
+	rename := func(name string, to nfs3.FH, next string) nfs3.Status {
+		var res nfs3.RenameRes
+		g.callNFS(nfs3.ProcRename, &nfs3.RenameArgs{From: dirOpArgs(root, name), To: dirOpArgs(to, next)}, &res)
+		return res.Status
+	}
+	require.Equal(t, nfs3.OK, link(root, "link"))
+	file := g.lookupName(root, "link")
+	hardLink := func(dir nfs3.FH, name string) nfs3.Status {
+		var res nfs3.LinkRes
+		g.callNFS(nfs3.ProcLink, &nfs3.LinkArgs{File: file, Link: dirOpArgs(dir, name)}, &res)
+		return res.Status
+	}
+	for _, at := range []struct {
+		dir  nfs3.FH
+		name string
+	}{{root, "gone"}, {root, "deep"}, {known, "gone"}} {
+		assert.Equal(t, nfs3.ErrAcces, link(at.dir, at.name), at.name)
+		assert.Equal(t, nfs3.ErrAcces, mkdir(at.dir, at.name), at.name)
+		assert.Equal(t, nfs3.ErrAcces, hardLink(at.dir, at.name), at.name)
+		assert.Equal(t, nfs3.ErrAcces, rename("link", at.dir, at.name), at.name)
+		assert.Equal(t, nfs3.ErrAcces, rename("free", at.dir, at.name), at.name)
+	}
+	assert.Equal(t, nfs3.ErrExist, mkdir(root, "known"), "a directory that exists")
+	free := g.lookupName(root, "free")
+	assert.Equal(t, nfs3.OK, mkdir(free, "gone"), "the same name elsewhere")
+	assert.Equal(t, nfs3.OK, hardLink(free, "deep"))
 }

@@ -201,27 +201,32 @@ func (p *parser) addClient(e *Export, c Client, at position) {
 		return
 	}
 	p.knownClients[entry{e.Path, c.Host}] = true
-	p.checkFSID(e, c.Options.FSID, at)
+	if !p.checkFSID(e, c.Options.FSID, at) {
+		c.Options.FSID = FSID{}
+	}
 	if c.Options.NoHide {
 		p.nohide = append(p.nohide, nohideExport{e.Path, at})
 	}
 	e.Clients = append(e.Clients, c)
 }
 
-// checkFSID checks that an export has only one identity, and shares it with no other.
-func (p *parser) checkFSID(e *Export, f FSID, at position) {
+// checkFSID reports whether an export has only one identity, and shares it with no other. The other
+// one is wrong, too: whose handles have the identity is unknown.
+func (p *parser) checkFSID(e *Export, f FSID, at position) bool {
 	if !f.Set() {
-		return
+		return true
 	}
 	if other := e.FSID(); other.Set() && other != f {
 		p.addError(at, "%s has fsid=%s for one client and fsid=%s for another; give it a single one", e.Path, other, f)
-		return
+		return false
 	}
 	if other, ok := p.fsids[f]; ok && other != e.Path {
 		p.addError(at, "%s and %s both have fsid=%s; give each its own", other, e.Path, f)
-		return
+		p.file.Exports[p.exportIndex[other]].Err = p.last
+		return false
 	}
 	p.fsids[f] = e.Path
+	return true
 }
 
 // A nohideExport is an export with nohide, which makes it visible in the export above it.

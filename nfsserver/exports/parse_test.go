@@ -336,14 +336,15 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestExportsWithErrors checks which exports an error makes unusable: those on its line, and only
-// those.
+// TestExportsWithErrors checks which exports an error makes unusable: those on its line, the one
+// that has the same fsid=, and only those. No two have the same identity.
 func TestExportsWithErrors(t *testing.T) {
 	f, err := Parse("x", []byte("/a *(rw)\n/b *(rx)\n/c *\nd *\n/b *(rw)\n/e *(fsid=1)\n/f *(fsid=1)\n/a/g *(nohide)\n/h \"*\n/i *\n"))
 	require.Error(t, err)
 	faulty := make(map[string]bool)
 	for _, e := range f.Exports {
 		faulty[e.Path] = e.Err != nil
+		assert.Equal(t, e.Path == "/e", e.FSID().Set())
 	}
-	assert.Equal(t, map[string]bool{"/a": false, "/b": true, "/c": false, "/e": false, "/f": true, "/a/g": true, "/h": true, "/i": false}, faulty)
+	assert.Equal(t, map[string]bool{"/a": false, "/b": true, "/c": false, "/e": true, "/f": true, "/a/g": true, "/h": true, "/i": false}, faulty)
 }

@@ -114,7 +114,7 @@ func (s *Set) accessFor(ctx context.Context, p *oncrpc.Peer, set *Snapshot, e *E
 
 // resolveAccess determines a peer's access. It may wait for names, for a bounded time.
 func (s *Set) resolveAccess(ctx context.Context, p *oncrpc.Peer, e *Exported) *peerAccess {
-	if u, ok := e.FS.(Unavailable); ok && u.ClientsUnknown {
+	if e.ClientsUnknown() {
 		return &peerAccess{preferred: flavorAccess{flavor: noFlavor}, denial: Later}
 	}
 	ctx, cancel := context.WithTimeout(ctx, nameLookupTimeout)

@@ -33,6 +33,12 @@ func newExport(c *Export, index int) *Exported {
 	return e
 }
 
+// ClientsUnknown reports whether it is unknown which clients may use e. Clients means nothing then.
+func (e *Exported) ClientsUnknown() bool {
+	u, _ := e.FS.(Unavailable)
+	return u.ClientsUnknown
+}
+
 // addrOf returns a peer's address, or the zero Addr for a caller within this process.
 func addrOf(p *oncrpc.Peer) netip.Addr {
 	if p == nil {

@@ -1,6 +1,7 @@
 package exportset
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/netip"
@@ -98,6 +99,8 @@ type FoundExport struct {
 // FindExport: the error is Access.
 func (s *Set) FindExport(ctx context.Context, peer *oncrpc.Peer, c *rpcmsg.Cred, name string) (r FoundExport, err error) {
 	set := s.snapshot.Load()
+	var rejected *Exported // the first, and the reason
+	var reason error
 	for _, e := range set.exportsContaining(name) {
 		v := s.accessFor(ctx, peer, set, e)
 		o, denial := v.forFlavor(c.Flavor)
@@ -120,9 +123,11 @@ func (s *Set) FindExport(ctx context.Context, peer *oncrpc.Peer, c *rpcmsg.Cred,
 		case Later:
 			return r, Later
 		default:
-			s.LogRejection(peer, e, denial)
-			err = Access
+			rejected, reason, err = cmp.Or(rejected, e), cmp.Or(reason, denial), Access
 		}
+	}
+	if err != nil {
+		s.LogRejection(peer, rejected, reason)
 	}
 	return r, err
 }

@@ -43,7 +43,7 @@ func (s *Set) CheckListed(ctx context.Context, p *oncrpc.Peer) error {
 // decides.
 func (s *Set) findListing(ctx context.Context, p *oncrpc.Peer, set *Snapshot) (l hostListing) {
 	for _, e := range set.list {
-		if i, _, _ := exports.Find(ctx, e.Clients, addrOf(p), nil); i >= 0 {
+		if i, _, _ := exports.Find(ctx, e.Clients, addrOf(p), nil); i >= 0 && !e.ClientsUnknown() {
 			return hostListing{}
 		}
 	}

@@ -167,6 +167,9 @@ func (q *Request) BeforeRename(ctx context.Context, from, to Place) error {
 
 // BeforeLink is like BeforeSetAttr, but for LINK: for the file and the directory.
 func (q *Request) BeforeLink(ctx context.Context, file vfs.Handle, p Place) error {
+	if err := q.checkCreatesNoStep(ctx, p); err != nil {
+		return err
+	}
 	return q.announceNames(ctx, p, p, func() (bool, error) {
 		if q.beginNameIfFree(p) && q.beginIfFree(q.Client, file) {
 			return true, nil
@@ -193,6 +196,9 @@ const (
 // BeforeMake is like BeforeSetAttr, but for CREATE, MKDIR, SYMLINK and MKNOD: for the
 // directory, or for an existing object.
 func (q *Request) BeforeMake(ctx context.Context, p Place, to CreateEffect) error {
+	if err := q.checkCreatesNoStep(ctx, p); err != nil {
+		return err
+	}
 	return q.announceNames(ctx, p, p, func() (bool, error) {
 		if q.beginNameIfFree(p) {
 			return true, nil

@@ -10,12 +10,14 @@ import (
 
 // A pathStep is a name on the way from an export's root to the exports below it.
 type pathStep struct {
-	name  string
-	steps []*pathStep
+	name        string
+	steps       []*pathStep
+	unavailable bool // leads to an export that is unavailable
 }
 
-// addPath adds a path below s.
-func (s *pathStep) addPath(names []string) {
+// addPath adds the path of an export below s.
+func (s *pathStep) addPath(names []string, unavailable bool) {
+	s.unavailable = s.unavailable || unavailable
 	if len(names) == 0 {
 		return
 	}
@@ -24,7 +26,7 @@ func (s *pathStep) addPath(names []string) {
 		i = len(s.steps)
 		s.steps = append(s.steps, &pathStep{name: names[0]})
 	}
-	s.steps[i].addPath(names[1:])
+	s.steps[i].addPath(names[1:], unavailable)
 }
 
 // linkNested records in each export of a new snapshot the paths to the exports below it.
@@ -32,7 +34,7 @@ func (set *Snapshot) linkNested() {
 	for _, e := range set.list {
 		for _, other := range set.list {
 			if rest, ok := strings.CutPrefix(other.Path, strings.TrimSuffix(e.Path, "/")+"/"); ok && rest != "" {
-				e.nested.addPath(strings.Split(rest, "/"))
+				e.nested.addPath(strings.Split(rest, "/"), other.isUnavailable)
 			}
 		}
 	}
@@ -52,7 +54,7 @@ func (q *Request) checkNotNested(ctx context.Context, p Place) error {
 func (q *Request) checkSteps(ctx context.Context, s *pathStep, names []string, p Place) error {
 	for _, next := range s.steps {
 		path := append(names[:len(names):len(names)], next.name)
-		if strings.EqualFold(next.name, p.Name) && q.isSamePlace(ctx, path, p) { // a file system may ignore case
+		if strings.EqualFold(next.name, p.Name) && q.isSamePlace(ctx, path, p, next.unavailable) { // a file system may ignore case
 			return Access
 		}
 		if err := q.checkSteps(ctx, next, path, p); err != nil {
@@ -62,14 +64,35 @@ func (q *Request) checkSteps(ctx context.Context, s *pathStep, names []string, p
 	return nil
 }
 
-// isSamePlace reports whether a path below the export's root and a name in a directory refer to
-// the same object.
-func (q *Request) isSamePlace(ctx context.Context, path []string, p Place) bool {
-	fs := q.Export.FS
-	h, _, _, err := fs.Lookup(ctx, &superuser, p.Dir, p.Name)
-	at := fs.Root()
-	for i := 0; i < len(path) && err == nil; i++ {
-		at, _, _, err = fs.Lookup(ctx, &superuser, at, path[i])
+// checkCreatesNoStep returns Access if a name that does not exist is that of a directory that leads
+// to an unavailable export: a client could place a symbolic link where the server looks for an export's missing
+// directory.
+func (q *Request) checkCreatesNoStep(ctx context.Context, p Place) error {
+	err := q.checkNotNested(ctx, p)
+	if err != nil {
+		if _, _, found, _ := q.lookupOptional(ctx, p); found {
+			return nil // the file system rejects the call, or changes nothing
+		}
 	}
-	return err == nil && at == h
+	return err
+}
+
+// isSamePlace reports whether a path below the export's root and a name in a directory refer to
+// the same object, or, if missing is set, would if it existed.
+func (q *Request) isSamePlace(ctx context.Context, path []string, p Place, missing bool) bool {
+	fs := q.Export.FS
+	parents, last := path[:len(path)-1], path[len(path)-1]
+	dir := fs.Root()
+	for _, name := range parents {
+		var err error
+		if dir, _, _, err = fs.Lookup(ctx, &superuser, dir, name); err != nil {
+			return false
+		}
+	}
+	step, _, _, err := fs.Lookup(ctx, &superuser, dir, last)
+	if err != nil {
+		return missing && dir == p.Dir
+	}
+	h, _, _, err := fs.Lookup(ctx, &superuser, p.Dir, p.Name)
+	return err == nil && h == step
 }

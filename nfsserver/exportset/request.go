@@ -97,7 +97,7 @@ func (q *Request) EnterExport(id uint32) error {
 		q.snapshot = q.set.snapshot.Load()
 		e := q.snapshot.byID[id]
 		if e == nil {
-			return Stale // an earlier export
+			return q.snapshot.unknownIDError()
 		}
 		if e.enterCall() {
 			q.Export = e
@@ -107,7 +107,7 @@ func (q *Request) EnterExport(id uint32) error {
 	case q.Export.ID == id:
 		return nil
 	case q.snapshot.byID[id] == nil:
-		return Stale
+		return q.snapshot.unknownIDError()
 	default:
 		return XDev // RENAME and LINK stay in one file system
 	}
@@ -267,7 +267,7 @@ func (q *Request) AcquirePermit(ctx context.Context) error {
 // beginWork acquires a permit and begins a file system's work for a call that w counts. It
 // returns false if the client must try again later. endWork ends the work.
 func (s *Set) beginWork(ctx context.Context, w *partyCounts, e *source) (period uint32, ok bool) {
-	if e.overload.isStuck(&e.work, w) {
+	if e.isUnavailable || e.overload.isStuck(&e.work, w) {
 		return 0, false
 	}
 	if !s.permits.acquirePermit(ctx, &e.work, w, func() bool { return !e.overload.isStarved(&e.work) }) {

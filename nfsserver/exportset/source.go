@@ -31,6 +31,8 @@ type source struct {
 	// OrdersChanges reports that FS is a vfs.ChangeOrderer with ordered change attributes.
 	OrdersChanges bool
 
+	isUnavailable bool // FS is Unavailable
+
 	work     permitCounts  // permits for calls to FS
 	overload overloadGuard // counts the same calls
 
@@ -66,6 +68,7 @@ func newSource(fs vfs.FS) *source {
 	if o, ok := fs.(vfs.ChangeOrderer); ok {
 		s.OrdersChanges = o.OrdersChanges()
 	}
+	_, s.isUnavailable = fs.(Unavailable)
 	s.files = make(map[*File]struct{})
 	return s
 }

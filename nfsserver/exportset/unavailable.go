@@ -7,8 +7,9 @@ import (
 )
 
 // Unavailable is the file system of an export that cannot be served at present, for instance
-// because its disk is missing. Every call fails with Later, so that clients try again, and
-// handles do not become stale. SetExports replaces it with the real file system.
+// because its disk is missing. Requests get no permit to call it, but Later, so that clients try
+// again, whatever they ask for, and handles do not become stale. SetExports replaces it with the
+// real file system.
 type Unavailable struct {
 	Reason         string // for administrators
 	ClientsUnknown bool   // every client must try again; otherwise only those in Export.Clients
