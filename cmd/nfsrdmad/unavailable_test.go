@@ -72,6 +72,15 @@ func TestStartWithFaults(t *testing.T) {
 	g.waitOpen(4, "all are open")
 }
 
+// TestSameFSID checks that two lines with the same fsid= make only their exports unavailable.
+func TestSameFSID(t *testing.T) {
+	g := newReloadTest(t, "./a *(rw)\n./b *(rw,fsid=1)\n./c *(rw,fsid=1)\n")
+	for name, want := range map[string]mount3.Status{"a": mount3.OK, "b": mount3.ErrServerFault, "c": mount3.ErrServerFault} {
+		_, status := g.callMnt(hostA, name)
+		assert.Equal(t, want, status, name)
+	}
+}
+
 // TestHandlesOfUnavailableExport checks that a handle from before a restart does not become stale
 // while its directory is missing, whatever was served at its path before.
 func TestHandlesOfUnavailableExport(t *testing.T) {
