@@ -89,7 +89,10 @@ func (s *State) endGrace() {
 			continue
 		}
 		if h := s.holderOf(key); h != nil && h.hasReclaimableState() {
-			h.partlyReclaimed = h.client != nil && h.client.v40 == nil
+			if h.client != nil {
+				h.partlyReclaimed = h.client.v40 == nil
+			}
+			delete(s.unnotified, key) // a Machine knows of the restart
 			s.writeRecord(h)
 			continue
 		}

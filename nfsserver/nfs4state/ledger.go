@@ -193,6 +193,10 @@ func (s *State) writeRecord(h *holder) {
 // newRecord returns a holder's record as it should be.
 func (h *holder) newRecord() record {
 	r := record{kinds: h.hadKinds, current: true, revoked: h.partlyReclaimed}
+	if m := h.machine; m != nil {
+		_, unaware := m.state.unnotified[h.key] // it may reclaim what it had before the restart
+		r.revoked = r.revoked || unaware
+	}
 	if c := h.client; c != nil {
 		r.principal, r.host, r.minor, r.sealed = c.principal, c.host, c.minor, c.protect.How == nfs4.ProtectMachCred
 		r.revoked = r.revoked || len(c.revoked) > 0

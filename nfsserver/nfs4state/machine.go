@@ -235,13 +235,16 @@ func (s *State) MarkNotified(id Machine) {
 	s.mu.Lock()
 	key := id.ownerKey()
 	delete(s.unnotified, key)
-	m := s.machines[id]
-	over := s.ledger.records[key].current && (m == nil || len(m.files) == 0)
-	if over {
+	m, current := s.machines[id], s.ledger.records[key].current
+	switch {
+	case !current:
+	case m == nil || len(m.files) == 0:
 		s.recordClientGone(key)
+	default:
+		s.writeRecord(&m.holder)
 	}
 	s.mu.Unlock()
-	if over {
+	if current {
 		s.storeQueue()
 	}
 }
