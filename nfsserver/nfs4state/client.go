@@ -46,6 +46,7 @@ type client struct {
 	sessions      []*Session           // in NFSv4.0: only v40.session
 	renewedAt     time.Duration        // when the last session was destroyed, or when confirmed
 	reclaimed     bool                 // RECLAIM_COMPLETE was received
+	revoking      int                  // Opens and Delegations of which some locks may be left
 	tasks         map[*func()]struct{} // see Work
 	relievedUntil time.Duration        // ChooseForRecall does not choose the client before
 

@@ -401,12 +401,13 @@ func (s *State) revokeDelegation(d *Delegation, why nfs4.Status, deferred *defer
 		why = nfs4.ErrAdminRevoked // NFSv4.0 has no other status
 	}
 	d.revokedStatus = why
+	record := s.beginRevoking(&d.Open)
+	defer d.endRevoking()
 	if !s.shedDelegation(d, deferred) {
 		return
 	}
 	s.delegations.revoked++
-	s.endDelegation(d, 0, deferred)
-	deferred.pendingReleases[len(deferred.pendingReleases)-1].record = s.recordRevoked(&d.client.holder, d.Key)
+	s.endDelegation(d, record, deferred)
 }
 
 // HasEarlierDelegations reports whether clients may still rely on delegations that earlier States

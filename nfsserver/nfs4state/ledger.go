@@ -199,7 +199,7 @@ func (h *holder) newRecord() record {
 	}
 	if c := h.client; c != nil {
 		r.principal, r.host, r.minor, r.sealed = c.principal, c.host, c.minor, c.protect.How == nfs4.ProtectMachCred
-		r.revoked = r.revoked || len(c.revoked) > 0
+		r.revoked = r.revoked || len(c.revoked)+c.revoking > 0
 	}
 	return r
 }

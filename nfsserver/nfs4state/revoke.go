@@ -53,14 +53,24 @@ func (s *State) revokeIn(f *file, removed func(file any) bool, deferred *deferre
 // revokeOpen revokes an Open. State.mu is held, but released for moments.
 func (s *State) revokeOpen(o *Open, deferred *deferredWork) {
 	o.revokedStatus = nfs4.ErrAdminRevoked
+	s.beginRevoking(o)
+	defer o.endRevoking()
 	for !s.shedOpen(o, deferred) {
 		if s.mu.pauseLocked(); s.holdings.get(o.index) != &o.holding {
 			return // its client has closed it
 		}
 	}
 	s.closeOpen(o, deferred)
-	s.recordRevoked(&o.client.holder, o.Key)
 }
+
+// beginRevoking records that state of o's client is revoked, before the first step: another call may
+// get what it releases. It returns the record's number.
+func (s *State) beginRevoking(o *Open) (record uint64) {
+	o.client.revoking++
+	return s.recordRevoked(&o.client.holder, o.Key)
+}
+
+func (o *Open) endRevoking() { o.client.revoking-- }
 
 // recordRevoked updates a holder's record after its state of an object was revoked, and returns the
 // number of the record on which grants of the object depend. State.mu is held.

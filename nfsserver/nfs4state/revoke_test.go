@@ -1,6 +1,7 @@
 package nfs4state
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
@@ -121,4 +122,29 @@ func TestRevoke(t *testing.T) {
 	w.advanceClock(2 * defaultCourtesy)
 	w.Sweep()
 	w.checkEmpty()
+}
+
+// TestRevokeInSteps checks that nothing is granted of what is revoked in steps before it is recorded
+// that the client may not reclaim it.
+func TestRevokeInSteps(t *testing.T) {
+	g := newRestartingState(manyGoroutines{t})
+	s, other := g.newTestClient("c"), g.newTestClient("other")
+	_, open := g.mustOpen(s, "o", "f", nfs4.ShareBoth, 0, "gone")
+	n := uint64(manyEntries)
+	for i := range n {
+		g.mustLock(s, newLock(open, "f", "l", true, 2*i, 2*i))
+	}
+	_, open = g.mustOpen(other, "o", "f", nfs4.ShareBoth, 0, "stays")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		g.Revoke(func(file any) bool { return file == "gone" })
+	}()
+	for i := uint64(0); g.lockStatus(other, newLock(open, "f", fmt.Sprint(i), true, 2*(i%n), 2*(i%n))) != nfs4.OK; i += n/64 + 1 {
+	}
+	g.State.mu.Lock()
+	want(t, "the record says revoked", g.ledger.records[s.client.key].revoked, true)
+	want(t, "the record is stable", g.ledger.storedRecords.Load() >= s.client.lastRecord, true)
+	g.State.mu.Unlock()
+	<-done
 }
