@@ -49,6 +49,7 @@ type Open struct {
 	// The client's part of the State and the file's shard guard these.
 	requestedModes uint16 // bit m is set if an OPEN requested modes m
 	trials         []*Trial
+	reverting      bool // see revertTrial: no OPEN may use o
 
 	notifies bool // see MayNotify
 	locks    map[*lockOwner]*lockSet
@@ -203,7 +204,11 @@ func (s *State) openFile(c *client, a *OpenFile, sh *fileShard, deferred *deferr
 		return nil, false, nfs4.ErrDelay
 	}
 	if f != nil {
-		if o = c.opens[openKey{string(a.Owner), f, a.Handle}]; o != nil {
+		switch o = c.opens[openKey{string(a.Owner), f, a.Handle}]; {
+		case o == nil:
+		case o.reverting:
+			return nil, false, nfs4.ErrDelay
+		default:
 			return o, false, s.recordState(&c.holder, a.recordKinds(), a.Key, &deferred.hold)
 		}
 	}

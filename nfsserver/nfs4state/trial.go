@@ -98,7 +98,7 @@ func (s *State) revertTrial(t *Trial, whole bool, deferred *deferredWork) (statu
 	if t.added && t.otherTrial() == nil {
 		left &^= 1 << t.mode
 	}
-	if left == 0 && !s.shedOpen(o, deferred) {
+	if o.reverting = left == 0; left == 0 && !s.shedOpen(o, deferred) {
 		return nfs4.OK, false
 	}
 	t.removeTrial()

@@ -112,3 +112,23 @@ func TestManyTrials(t *testing.T) {
 		}
 	}
 }
+
+// TestRevertInSteps checks that another OPEN of the owner does not use an Open that is reverted in
+// steps: it would lack some of its locks.
+func TestRevertInSteps(t *testing.T) {
+	w := newTestState(t)
+	s := w.newTestClient("c")
+	trial := new(Trial)
+	_, id, status := w.OpenFile(s, &OpenFile{Owner: []byte("o"), Key: "f", Access: nfs4.ShareBoth, Trial: trial}, nil)
+	want(t, "OPEN", status, nfs4.OK)
+	for i := range uint64(2 * maxEntriesPerHold) {
+		w.mustLock(s, newLock(id, "f", "l", true, 2*i, 2*i))
+	}
+	var deferred deferredWork
+	_, done := w.revertTrial(trial, false, &deferred)
+	want(t, "the first step does all", done, false)
+	want(t, "OPEN between two steps", w.openStatus(s, "o", "f", nfs4.ShareRead, 0), nfs4.ErrDelay)
+	w.RevertTrial(trial)
+	want(t, "locks", s.client.locks, 0)
+	w.mustOpen(s, "o", "f", nfs4.ShareRead, 0, nil)
+}
