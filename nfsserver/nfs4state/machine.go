@@ -98,6 +98,10 @@ func (s *State) newMachine(id Machine, part uint8, party fairshare.Name, deferre
 	if group == nil {
 		return nil
 	}
+	if !s.hasQuota(group, machineRecords, 1) {
+		s.addUsage(group, clientRecords, 0) // forget a group that has nothing
+		return nil
+	}
 	s.lastClientNumber++
 	m := &MachineRecord{
 		Machine: id, state: s, files: make(map[string]*machineFile), handles: make(map[string]*machineFile),
@@ -105,6 +109,7 @@ func (s *State) newMachine(id Machine, part uint8, party fairshare.Name, deferre
 	}
 	m.machine = m
 	s.addUsage(group, clientRecords, 1)
+	s.addUsage(group, machineRecords, 1)
 	s.machines[id] = m
 	return m
 }
@@ -167,6 +172,7 @@ func (s *State) endMachine(m *MachineRecord, deferred *deferredWork) {
 	m.ended = true
 	m.endRecord = s.recordClientGone(m.key)
 	delete(s.machines, m.Machine)
+	s.addUsage(m.group, machineRecords, -1)
 	s.beginEnding(&m.holder, deferred)
 }
 

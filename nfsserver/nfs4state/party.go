@@ -15,6 +15,7 @@ type resource int
 const (
 	clientRecords      resource = iota // confirmed and not
 	unconfirmedRecords                 // included in clientRecords
+	machineRecords                     // included in clientRecords
 	liveSessions
 	stateIDs // for opens, locks and revoked state
 	lockRanges
@@ -26,7 +27,7 @@ const (
 
 // resourceLimits is the total of each resource.
 var resourceLimits = [resources]int{
-	clientRecords: maxClients, unconfirmedRecords: maxUnconfirmed, liveSessions: maxAllSessions,
+	clientRecords: maxClients, unconfirmedRecords: maxUnconfirmed, machineRecords: maxMachines, liveSessions: maxAllSessions,
 	stateIDs: maxHoldings, lockRanges: maxAllLocks, waitingOwners: maxAllWaiting, delegatedFiles: maxDelegations, replyBytes: replyMemory,
 }
 

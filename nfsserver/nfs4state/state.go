@@ -100,6 +100,7 @@ const defaultCourtesy = 24 * time.Hour
 const (
 	maxClients     = 8192 // records, confirmed and not
 	maxUnconfirmed = 1024 // included in maxClients
+	maxMachines    = 4096 // included in maxClients: their addresses may be forged, and they have no lease
 	maxSessions    = 64   // per client
 	maxAllSessions = 16384
 	maxOpens       = 65536 // per client

@@ -184,7 +184,7 @@ func (w *testState) checkEmpty() {
 	w.State.mu.Lock()
 	defer w.State.mu.Unlock()
 	got := fmt.Sprint(len(w.owners), len(w.clients)+len(w.machines), w.unconfirmed.Len(), len(w.allFiles()), len(w.groups), w.denyingOpens.Load(), w.usage.all())
-	want(w.t, "what is left", got, "0 0 0 0 0 0 [0 0 0 0 0 0 0 0]")
+	want(w.t, "what is left", got, "0 0 0 0 0 0 [0 0 0 0 0 0 0 0 0]")
 	for i := range w.holdings.next.Load() {
 		if w.holdings.get(i) != nil {
 			w.t.Fatalf("stateid %d is left", i)
@@ -290,6 +290,7 @@ func (w *testState) checkLockCounts() {
 	for _, m := range w.machines {
 		n := have[m.group]
 		n[clientRecords]++
+		n[machineRecords]++
 		n[stateIDs] += len(m.files) + m.lockSets + m.shareCount
 		n[lockRanges] += m.locks
 		for _, f := range m.files {
