@@ -27,7 +27,8 @@ type Lock struct {
 	// must not block. If Tell is nil, the owner is not notified.
 	Tell func(*Waiting)
 
-	// Mark and Handle are a Machine's: a value for State.Revoke, and the call's filehandle.
+	// Mark and Handle are a Machine's: a value for State.Revoke, which represents the filehandle's
+	// export, and the call's filehandle.
 	Mark   any
 	Handle []byte
 

@@ -6,11 +6,17 @@ import "slices"
 type machineFile struct {
 	machine *MachineRecord
 	file    *file
-	mark    any      // of the first call: see Lock.Mark
-	handles []string // see FindKey
+	handles []machineHandle
 	locks   map[*lockOwner]*ownerLocks
 	shares  map[string]uint32 // modes by owner
 	waits   waitSet
+}
+
+// A machineHandle is a filehandle by which a Machine has used a file, at least one in each export.
+type machineHandle struct {
+	handle  string
+	mark    any  // see Lock.Mark
+	removed bool // with its export: see Revoke
 }
 
 // useFile returns what m has of an object, after a call by a filehandle. The part and the shard are
@@ -19,7 +25,7 @@ func (m *MachineRecord) useFile(key string, handle []byte, mark any) *machineFil
 	f := m.files[key]
 	if f == nil {
 		sh := m.state.shardOf(key)
-		f = &machineFile{machine: m, file: sh.files[key], mark: mark}
+		f = &machineFile{machine: m, file: sh.files[key]}
 		if f.file == nil {
 			f.file = sh.newFile(key)
 		}
@@ -29,17 +35,19 @@ func (m *MachineRecord) useFile(key string, handle []byte, mark any) *machineFil
 		f.file.machines[m], m.files[key] = f, f
 		m.state.addUsage(m.group, stateIDs, 1)
 	}
-	f.addHandle(string(handle))
+	f.addHandle(handle, mark)
 	return f
 }
 
-// useCost returns for how many stateids useFile counts, or false if m may have no state of an object.
-// The object's file may be nil.
-func (m *MachineRecord) useCost(key string, f *file) (cost int, ok bool) {
-	if m.files[key] == nil {
+// useCost returns for how many stateids useFile counts, or false if m may have no state of an object
+// by the filehandle. The object's file may be nil.
+func (m *MachineRecord) useCost(key string, handle []byte, f *file) (cost int, ok bool) {
+	own := m.files[key]
+	if own == nil {
 		cost = 1
 	}
-	return cost, !f.isWrittenByOther(nil) && len(m.files)+cost <= maxOpens
+	known := own == nil || len(own.handles) < maxHandles || own.indexHandle(handle) >= 0
+	return cost, known && !f.isWrittenByOther(nil) && len(m.files)+cost <= maxOpens
 }
 
 // removeIfUnused removes f if the Machine has nothing of the file.
@@ -49,8 +57,8 @@ func (f *machineFile) removeIfUnused() {
 	}
 	m := f.machine
 	for _, handle := range f.handles {
-		if m.handles[handle] == f {
-			delete(m.handles, handle)
+		if m.handles[handle.handle] == f {
+			delete(m.handles, handle.handle)
 		}
 	}
 	delete(m.files, f.file.key)
@@ -59,14 +67,34 @@ func (f *machineFile) removeIfUnused() {
 	m.state.addUsage(m.group, stateIDs, -1)
 }
 
-// maxHandles bounds a machineFile's filehandles: an object has one in each export.
+// maxHandles bounds a machineFile's filehandles.
 const maxHandles = 8
 
-func (f *machineFile) addHandle(handle string) {
-	if len(f.handles) < maxHandles && !slices.Contains(f.handles, handle) {
-		f.handles = append(f.handles, handle)
-		f.machine.handles[handle] = f
+func (f *machineFile) indexHandle(handle []byte) int {
+	return slices.IndexFunc(f.handles, func(h machineHandle) bool { return h.handle == string(handle) })
+}
+
+func (f *machineFile) addHandle(handle []byte, mark any) {
+	switch i := f.indexHandle(handle); {
+	case i < 0:
+		h := machineHandle{handle: string(handle), mark: mark}
+		f.handles = append(f.handles, h)
+		f.machine.handles[h.handle] = f
+	case f.handles[i].removed:
+		f.handles[i].mark, f.handles[i].removed = mark, false
 	}
+}
+
+// removeExports records for which handles removed returns true, and reports whether none is left. The
+// Machine can still release its locks by all of them.
+func (f *machineFile) removeExports(removed func(mark any) bool) bool {
+	none := true
+	for i := range f.handles {
+		h := &f.handles[i]
+		h.removed = h.removed || removed(h.mark)
+		none = none && h.removed
+	}
+	return none
 }
 
 // FindKey returns the Key of an object of which the Machine has state by a filehandle. It also finds

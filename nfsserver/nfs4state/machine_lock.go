@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/vfs/locks"
 )
 
 // Lock locks bytes in an object for an owner, as State.Lock does. With NFS4ERR_DEADLOCK, the owner
@@ -22,7 +23,7 @@ func (m *MachineRecord) lockHolder() *holder { return &m.holder }
 
 func (m *MachineRecord) findLockTarget(a *Lock) (l lockTarget, status nfs4.Status) {
 	l.machine, l.file = m, m.state.fileOf(a.Key)
-	cost, ok := m.useCost(a.Key, l.file)
+	cost, ok := m.useCost(a.Key, a.Handle, l.file)
 	switch l.locks = m.locksOf(a); {
 	case a.For != nil && !a.For.queued:
 		return l, nfs4.ErrBadStateID
@@ -87,7 +88,7 @@ func (m *MachineRecord) Unlock(a *Lock) nfs4.Status {
 }
 
 // RevertLock reverts a lock that was granted to a Waiting that no longer wants it: the
-// bytes are locked again as recorded in Lock.Before.
+// bytes are locked again as recorded in Lock.Before, as far as other owners' locks permit.
 func (m *MachineRecord) RevertLock(a *Lock) {
 	s := m.state
 	var deferred deferredWork
@@ -104,12 +105,22 @@ func (m *MachineRecord) RevertLock(a *Lock) {
 	ranges.Unlock(a.Range)
 	for _, earlier := range a.Before {
 		s.entriesIn(&deferred.hold).countEntry()
-		l.part.Lock(earlier.Range, earlier.Exclusive)
+		l.restoreLock(earlier)
 	}
 	s.countLocks(l.owner, ranges.Len()-before)
 	deferred.noteFreed(l.owner.file, a.Range)
 	l.owner.file.queueHostUnlock(a.Range, &deferred)
 	m.endIfUnlocked(a, &deferred)
+}
+
+// restoreLock locks bytes again, as far as the locks that others have got since permit.
+func (l *ownerLocks) restoreLock(earlier locks.Lock) {
+	r, f := earlier.Range, l.owner.file
+	if _, denied := f.locks.Conflict(l.owner.ranges, r, false); denied {
+		return
+	}
+	_, shared := f.locks.Conflict(l.owner.ranges, r, true)
+	l.part.Lock(r, earlier.Exclusive && !shared)
 }
 
 // StopWaiting removes an owner from the queue for a lock. It returns false if the owner does not

@@ -47,7 +47,7 @@ func (m *MachineRecord) tryShare(a *Share, f *file, deferred *deferredWork) nfs4
 	if own := m.files[a.Key]; own != nil {
 		before, known = own.shares[owner]
 	}
-	cost, ok := m.useCost(a.Key, f)
+	cost, ok := m.useCost(a.Key, a.Handle, f)
 	cost += stateIDCost(len(owner))
 	switch {
 	case !known && s.needsStateFor(m.group, stateIDs, cost, &deferred.hold):

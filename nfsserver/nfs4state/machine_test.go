@@ -308,3 +308,95 @@ func TestShareMeetsUse(t *testing.T) {
 	use.End()
 	want(t, "SHARE", share(nfs4.ShareWrite), nfs4.OK)
 }
+
+// TestRevertMeetsOther checks that a reverted lock does not conflict with what another owner has
+// locked in the meantime.
+func TestRevertMeetsOther(t *testing.T) {
+	q := newWaitingTest(t)
+	a, b, c := q.enterTestMachine("a"), q.enterTestMachine("b"), q.enterTestMachine("c")
+	lock := func(start, end uint64, exclusive bool) *Lock {
+		return &Lock{Owner: []byte("o"), Key: "f", Range: locks.Range{Start: start, End: end}, Exclusive: exclusive}
+	}
+	want(t, "LOCK", a.lockStatus(lock(0, 4, true)), nfs4.OK)
+	want(t, "LOCK", b.lockStatus(lock(5, 9, true)), nfs4.OK)
+	var turn *Waiting
+	waits := lock(0, 9, false)
+	waits.Tell = func(w *Waiting) { turn = w }
+	want(t, "LOCK", a.lockStatus(waits), nfs4.ErrDenied)
+	want(t, "UNLOCK", b.Unlock(lock(5, 9, true)), nfs4.OK)
+	waits.For = turn
+	want(t, "LOCK in turn", a.lockStatus(waits), nfs4.OK)
+	want(t, "LOCK by another", c.lockStatus(lock(0, 1, false)), nfs4.OK)
+	a.RevertLock(waits)
+	f := q.fileOf("f")
+	_, conflicts := f.locks.Conflict(f.owners[lockOwnerKey{&c.holder, "o"}].ranges, locks.Range{Start: 0, End: 1}, false)
+	want(t, "another owner's lock conflicts", conflicts, false)
+	want(t, "LOCK of what is restored", c.lockStatus(lock(2, 4, true)), nfs4.ErrDenied)
+	want(t, "LOCK of what the owner did not have", c.lockStatus(lock(5, 9, true)), nfs4.OK)
+	q.checkLockCounts()
+}
+
+// TestLockByManyHandles checks that each lock can be released by the filehandle by which it was set.
+func TestLockByManyHandles(t *testing.T) {
+	w := newTestState(t)
+	m := w.enterTestMachine("m")
+	for i := range 2 * maxHandles {
+		a := &Lock{Owner: []byte("o"), Key: "f", Range: locks.Range{Start: uint64(i), End: uint64(i)}, Handle: []byte{byte(i)}}
+		if status := m.lockStatus(a); status != nfs4.OK {
+			want(t, "LOCK", status, nfs4.ErrDelay)
+			want(t, "SHARE", m.Share(&Share{Owner: []byte("s"), Key: "f", Access: nfs4.ShareRead, Handle: a.Handle}), nfs4.ErrDelay)
+			continue
+		}
+		_, found := m.FindKey(a.Handle)
+		want(t, "FindKey", found, true)
+	}
+}
+
+// TestMachineInTwoExports checks that what a Machine has of an object ends when the last export is
+// removed through which it has used the object.
+func TestMachineInTwoExports(t *testing.T) {
+	for _, order := range [][]string{{"x", "y"}, {"y", "x"}} {
+		w := newTestState(t)
+		m := w.enterTestMachine("m")
+		a := machineLock(true)
+		a.Mark, a.Handle = "x", []byte("in x")
+		want(t, "SHARE", m.Share(&Share{Owner: []byte("o"), Key: "f", Access: nfs4.ShareRead, Mark: "x", Handle: []byte("in x")}), nfs4.OK)
+		a.Mark, a.Handle = "y", []byte("in y")
+		want(t, "LOCK", m.lockStatus(a), nfs4.OK)
+		w.Revoke(func(mark any) bool { return mark == order[0] })
+		want(t, "locks", w.Counts().Locks, 1)
+		for _, handle := range []string{"in x", "in y"} {
+			_, found := m.FindKey([]byte(handle))
+			want(t, "FindKey", found, true)
+		}
+		w.Revoke(func(mark any) bool { return mark == order[1] })
+		want(t, "locks", w.Counts().Locks, 0)
+		want(t, "files", len(m.files), 0)
+		m.Leave()
+		w.checkEmpty()
+	}
+}
+
+// TestMachinesLeaveRoom checks that Machines, whose addresses may be forged, do not keep clients from
+// creating records.
+func TestMachinesLeaveRoom(t *testing.T) {
+	w := newTestState(t)
+	for i := range maxClients {
+		addr := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
+		m, status := w.EnterMachine(Machine{Addr: addr, Name: "m"}, fairshare.PartyOfIP(addr))
+		if status != nfs4.OK {
+			want(t, "EnterMachine", status, nfs4.ErrDelay)
+			break
+		}
+		want(t, "LOCK", m.lockStatus(lockOf(fmt.Sprint(i), false)), nfs4.OK)
+		m.Leave()
+	}
+	for i := range maxClients / 4 {
+		x := exchangeArgs(fmt.Sprint(i), 1, 0)
+		x.Party = fairshare.PartyOfIP(netip.AddrFrom4([4]byte{11, byte(i >> 16), byte(i >> 8), byte(i)}))
+		id, sequence, _ := w.mustExchange(x)
+		c := createArgs(id, sequence, 0)
+		c.Party = x.Party
+		w.mustCreateSession(c)
+	}
+}

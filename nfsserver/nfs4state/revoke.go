@@ -6,9 +6,10 @@ import (
 
 // Revoke revokes each Open and each Delegation for whose File removed returns true, with the
 // locks through it. Their stateids return NFS4ERR_ADMIN_REVOKED until the client frees them (RFC
-// 8881, Sections 8.5 and 18.38). It also removes what a Machine has of a file, if removed returns
-// true for the Mark of the Machine's first call for the file. Revoke does not wait until the host
-// has released the locks: WaitForHostLocks does. removed is called with State.mu held.
+// 8881, Sections 8.5 and 18.38). It also removes what a Machine has of a file, if removed has now
+// returned true for the Marks of all filehandles by which the Machine has used the file. Revoke does
+// not wait until the host has released the locks: WaitForHostLocks does. removed is called with
+// State.mu held.
 func (s *State) Revoke(removed func(file any) bool) {
 	var deferred, ended deferredWork
 	defer func() {
@@ -43,7 +44,7 @@ func (s *State) revokeIn(f *file, removed func(file any) bool, deferred *deferre
 		s.mu.pauseLocked()
 	}
 	for _, m := range f.machines {
-		if removed(m.mark) {
+		if m.removeExports(removed) {
 			s.revokeMachineFile(m, deferred)
 		}
 		s.mu.pauseLocked()
