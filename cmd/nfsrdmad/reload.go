@@ -138,8 +138,11 @@ func applyExports(server *nfsrdma.Server, s *shareSet, list []exportSpec) error 
 	return nil
 }
 
-// splitJoined returns the errors that are joined in err.
+// splitJoined returns the errors that are joined in err, or none if err is nil.
 func splitJoined(err error) []error {
+	if err == nil {
+		return nil
+	}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok && errors.Unwrap(err) == nil {
 		return joined.Unwrap()
 	}

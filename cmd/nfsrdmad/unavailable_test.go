@@ -124,6 +124,7 @@ func TestHandlesOfUnavailableExport(t *testing.T) {
 // prevent other changes, and that a reload still rejects an export that is new and wrong.
 func TestReloadWithUnavailable(t *testing.T) {
 	g := newReloadTest(t, "./a *(rw)\n./none *(rw)")
+	assert.Equal(t, 1, strings.Count(g.log.String(), "level=ERROR"), "the file has no error: %s", &g.log)
 	done, log := g.reloadText("./a *(rw)\n./none *(rw)\n./b *(rw)")
 	assert.True(t, done, log)
 	_, status := g.callMnt(hostA, "b")
