@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"unicode"
@@ -18,9 +19,14 @@ import (
 // if w is standard error and systemd has connected that to the journal.
 func NewLogHandler(w io.Writer, level slog.Leveler) slog.Handler {
 	if isJournal(w) {
-		return &journalHandler{level: level, send: journal.Send}
+		return &journalHandler{level: level, attrs: journalAttrs{fields: programFields()}, send: journal.Send}
 	}
 	return slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})
+}
+
+// programFields are the fields of all messages, which journalctl -t needs.
+func programFields() map[string]string {
+	return map[string]string{"SYSLOG_IDENTIFIER": filepath.Base(os.Args[0])}
 }
 
 // isJournal reports whether w is standard error and connected to the journal.
@@ -34,7 +40,7 @@ func isJournal(w io.Writer) bool {
 
 // printError prints the error with which a program ends.
 func printError(w io.Writer, program string, err error) {
-	if isJournal(w) && journal.Send(err.Error(), journal.PriErr, nil) == nil {
+	if isJournal(w) && journal.Send(err.Error(), journal.PriErr, programFields()) == nil {
 		return
 	}
 	fmt.Fprintf(w, "%s: %v\n", program, err)
