@@ -11,8 +11,11 @@ import (
 func TestPauseLetsOthersLock(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for name, call := range map[string]func(m *stateMutex){
-		"the State": func(m *stateMutex) { m.Lock(); m.Unlock() },
-		"a part":    func(m *stateMutex) { m.lockPart(3).unlock() },
+		"the State": func(m *stateMutex) {
+			m.Lock()
+			defer m.Unlock()
+		},
+		"a part": func(m *stateMutex) { m.lockPart(3).unlock() },
 	} {
 		for range 100 {
 			var m stateMutex

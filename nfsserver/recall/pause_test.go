@@ -84,7 +84,7 @@ func TestRetryPause(t *testing.T) {
 			assert.Nil(t, hold(0), "nor by others")
 			time.Sleep(pause - 1)
 			assert.Nil(t, hold(pause))
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			h = hold(pause)
 			require.NotNil(t, h)
 		}
@@ -204,7 +204,7 @@ func TestPausesBound(t *testing.T) {
 		}
 		time.Sleep(pause - pauseTime/50 - 1)
 		assert.False(t, table.Hold(&Holder{RetryPause: pause}, []byte("x")), "the last pause counts")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		g.findObject(nil, table.config.Now())
 		assert.Empty(t, g.objects)
 		assert.Empty(t, g.pauses)
