@@ -62,16 +62,30 @@ type Denied struct {
 // conflicting lock of another owner or a host process. Conflicting clients
 // whose lease has expired are removed.
 func (s *State) Lock(session *Session, a *Lock) (nfs4.StateID, Denied, nfs4.Status) {
-	return s.lockFor(session, a)
+	return s.lockFor(locker{session: session}, a)
 }
 
-// A locker locks bytes: a client's Session or a Machine.
-type locker interface {
-	lockHolder() *holder
+// A locker locks bytes: a client's Session or a Machine. It is no interface, whose methods would
+// make each Lock escape to the heap.
+type locker struct {
+	session *Session
+	machine *MachineRecord // or nil
+}
 
-	// findLockTarget returns the state that a lock belongs to, or the LOCK's status. The holder and
-	// the file are locked.
-	findLockTarget(a *Lock) (lockTarget, nfs4.Status)
+func (by locker) lockHolder() *holder {
+	if by.machine != nil {
+		return by.machine.lockHolder()
+	}
+	return by.session.lockHolder()
+}
+
+// findLockTarget returns the state that a lock belongs to, or the LOCK's status. The holder and
+// the file are locked.
+func (by locker) findLockTarget(a *Lock) (lockTarget, nfs4.Status) {
+	if by.machine != nil {
+		return by.machine.findLockTarget(a)
+	}
+	return by.session.findLockTarget(a)
 }
 
 func (s *State) lockFor(by locker, a *Lock) (id nfs4.StateID, d Denied, status nfs4.Status) {
@@ -383,7 +397,7 @@ func (h *holder) fullStatus() nfs4.Status {
 // Section 18.12). It returns the stateid.
 func (s *State) Unlock(session *Session, a *Lock) (id nfs4.StateID, status nfs4.Status) {
 	var set *lockSet
-	status = s.unlockInSteps(session.lockHolder(), a, func() (_ *ownerLocks, status nfs4.Status) {
+	status = s.unlockInSteps(locker{session: session}, a, func() (_ *ownerLocks, status nfs4.Status) {
 		set, status = s.findLockSet(session, &a.StateID)
 		switch {
 		case set == nil:
@@ -392,7 +406,7 @@ func (s *State) Unlock(session *Session, a *Lock) (id nfs4.StateID, status nfs4.
 			return nil, nfs4.ErrBadStateID
 		}
 		return &set.ownerLocks, status
-	}, func(*deferredWork) {
+	}, func() {
 		set.bumpSeqID()
 		id = set.StateID()
 	})
@@ -400,11 +414,11 @@ func (s *State) Unlock(session *Session, a *Lock) (id nfs4.StateID, status nfs4.
 }
 
 // unlockInSteps unlocks bytes in an object for the owner of the locks that find returns;
-// find may return nil. When all bytes are unlocked, unlockInSteps calls done. The holder
-// and the file are locked during find and done. Between steps other calls see some of the locks.
-func (s *State) unlockInSteps(h *holder, a *Lock, find func() (*ownerLocks, nfs4.Status), done func(*deferredWork)) nfs4.Status {
+// find may return nil. When all bytes of a Session's owner are unlocked, unlockInSteps calls done.
+// The holder and the file are locked during find and done. Between steps other calls see some of the locks.
+func (s *State) unlockInSteps(by locker, a *Lock, find func() (*ownerLocks, nfs4.Status), done func()) nfs4.Status {
 	for rest := a.Range; ; {
-		status, unlocked := s.unlockStep(h, a.Key, rest, find, done)
+		status, unlocked := s.unlockStep(by, a, rest, find, done)
 		if status != nfs4.OK || unlocked.End == rest.End {
 			return status
 		}
@@ -413,12 +427,12 @@ func (s *State) unlockInSteps(h *holder, a *Lock, find func() (*ownerLocks, nfs4
 }
 
 // unlockStep is one step of unlockInSteps, and returns the bytes that were unlocked.
-func (s *State) unlockStep(h *holder, key string, r locks.Range, find func() (*ownerLocks, nfs4.Status), done func(*deferredWork)) (nfs4.Status, locks.Range) {
+func (s *State) unlockStep(by locker, a *Lock, r locks.Range, find func() (*ownerLocks, nfs4.Status), done func()) (nfs4.Status, locks.Range) {
 	var deferred deferredWork
 	defer func() { s.runDeferred(deferred) }()
-	s.lockHolder(h, &deferred.hold, false)
+	s.lockHolder(by.lockHolder(), &deferred.hold, false)
 	defer s.unlock(&deferred.hold)
-	s.lockFile(key, &deferred.hold)
+	s.lockFile(a.Key, &deferred.hold)
 	l, status := find()
 	if l == nil || status != nfs4.OK {
 		return status, r
@@ -427,8 +441,12 @@ func (s *State) unlockStep(h *holder, key string, r locks.Range, find func() (*o
 	if status := s.unlockBytes(l.owner, head, &deferred); status != nfs4.OK {
 		return status, r
 	}
-	if head.End == r.End {
-		done(&deferred)
+	switch {
+	case head.End != r.End:
+	case by.machine != nil:
+		by.machine.endIfUnlocked(a, &deferred)
+	default:
+		done()
 	}
 	return nfs4.OK, head
 }

@@ -10,7 +10,7 @@ import (
 // Lock locks bytes in an object for an owner, as State.Lock does. With NFS4ERR_DEADLOCK, the owner
 // would wait forever. a.StateID and a.New are ignored.
 func (m *MachineRecord) Lock(a *Lock) (Denied, nfs4.Status) {
-	_, d, status := m.state.lockFor(m, a)
+	_, d, status := m.state.lockFor(locker{machine: m}, a)
 	return d, status
 }
 
@@ -82,9 +82,7 @@ func (m *MachineRecord) endIfUnlocked(a *Lock, deferred *deferredWork) {
 // too many locks to split one.
 func (m *MachineRecord) Unlock(a *Lock) nfs4.Status {
 	m.leaveQueues(a, false, true)
-	return m.state.unlockInSteps(&m.holder, a, func() (*ownerLocks, nfs4.Status) { return m.locksOf(a), nfs4.OK }, func(deferred *deferredWork) {
-		m.endIfUnlocked(a, deferred)
-	})
+	return m.state.unlockInSteps(locker{machine: m}, a, func() (*ownerLocks, nfs4.Status) { return m.locksOf(a), nfs4.OK }, nil)
 }
 
 // RevertLock reverts a lock that was granted to a Waiting that no longer wants it: the

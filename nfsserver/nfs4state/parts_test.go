@@ -10,7 +10,7 @@ import (
 )
 
 // checkOnlyPart checks that do does not lock State.mu, which would close the holder's part.
-func (w *testState) checkOnlyPart(by locker, what string, do func()) {
+func (w *testState) checkOnlyPart(by interface{ lockHolder() *holder }, what string, do func()) {
 	w.t.Helper()
 	part := by.lockHolder().part
 	w.State.mu.lockPart(part).unlock() // opens it
