@@ -65,29 +65,6 @@ func (s *State) Lock(session *Session, a *Lock) (nfs4.StateID, Denied, nfs4.Stat
 	return s.lockFor(locker{session: session}, a)
 }
 
-// A locker locks bytes: a client's Session or a Machine. It is no interface, whose methods would
-// make each Lock escape to the heap.
-type locker struct {
-	session *Session
-	machine *MachineRecord // or nil
-}
-
-func (by locker) lockHolder() *holder {
-	if by.machine != nil {
-		return by.machine.lockHolder()
-	}
-	return by.session.lockHolder()
-}
-
-// findLockTarget returns the state that a lock belongs to, or the LOCK's status. The holder and
-// the file are locked.
-func (by locker) findLockTarget(a *Lock) (lockTarget, nfs4.Status) {
-	if by.machine != nil {
-		return by.machine.findLockTarget(a)
-	}
-	return by.session.findLockTarget(a)
-}
-
 func (s *State) lockFor(by locker, a *Lock) (id nfs4.StateID, d Denied, status nfs4.Status) {
 	var deferred deferredWork
 	defer func() { s.runDeferred(deferred) }()

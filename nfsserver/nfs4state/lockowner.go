@@ -120,3 +120,26 @@ func (s *State) countLocks(owner *lockOwner, n int) {
 	}
 	s.addUsage(owner.holder.group, lockRanges, n)
 }
+
+// A locker locks bytes: a client's Session or a Machine. It is no interface, whose methods would
+// make each Lock escape to the heap.
+type locker struct {
+	session *Session
+	machine *MachineRecord // or nil
+}
+
+func (by locker) lockHolder() *holder {
+	if by.machine != nil {
+		return by.machine.lockHolder()
+	}
+	return by.session.lockHolder()
+}
+
+// findLockTarget returns the state that a lock belongs to, or the LOCK's status. The holder and
+// the file are locked.
+func (by locker) findLockTarget(a *Lock) (lockTarget, nfs4.Status) {
+	if by.machine != nil {
+		return by.machine.findLockTarget(a)
+	}
+	return by.session.findLockTarget(a)
+}
