@@ -53,7 +53,7 @@ func (s *shareSet) startOpeningLocked(e *exportSpec) *opening {
 	s.openings[dir] = op
 	spec := *e
 	go func() {
-		if spec.anyClient(func(o *exports.Options) bool { return o.CrossMnt }) {
+		if spec.crossesMounts() {
 			op.err = s.checkCrossing(spec.dir)
 		}
 		if op.err == nil && !s.isDropped(op) {
@@ -67,6 +67,20 @@ func (s *shareSet) startOpeningLocked(e *exportSpec) *opening {
 		close(op.done)
 	}()
 	return op
+}
+
+func (e *exportSpec) crossesMounts() bool {
+	return e.anyClient(func(o *exports.Options) bool { return o.CrossMnt })
+}
+
+// findCrossings sets the fault of each export with crossmnt below which there are mounts: the option
+// may be new for a directory that is open already.
+func (s *shareSet) findCrossings(list []exportSpec) {
+	for i := range list {
+		if e := &list[i]; e.fault == nil && e.crossesMounts() {
+			e.fault = s.checkCrossing(e.dir)
+		}
+	}
 }
 
 func (s *shareSet) isDropped(op *opening) bool {

@@ -110,6 +110,7 @@ func (o *serveOptions) reloadExports(ctx context.Context, s *shareSet, log *slog
 	list, err := o.readExportsFile(log)
 	if err == nil {
 		o.findFaults(ctx, list)
+		s.findCrossings(list)
 		err = applyExports(o.daemon.server, s, list)
 	}
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -203,6 +204,15 @@ func TestReloadBad(t *testing.T) {
 	require.NoError(t, os.Remove(g.options.exportsFile))
 	assert.Error(t, g.options.reloadExports(t.Context(), g.shares, g.logger))
 	assert.Equal(t, nfs3.OK, g.callGetAttr(hostA, a))
+}
+
+// TestReloadCrossmnt checks that crossmnt is rejected, too, if it is new for a served export.
+func TestReloadCrossmnt(t *testing.T) {
+	g := newReloadTest(t, "./a *(rw)")
+	g.shares.checkCrossing = func(string) error { return errors.New("there are mounts below") }
+	done, log := g.reloadText("./a *(rw,crossmnt)")
+	assert.False(t, done)
+	assert.Contains(t, log, "there are mounts below")
 }
 
 // TestReloadIdentity checks that fsid identifies an export in handles and

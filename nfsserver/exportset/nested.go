@@ -65,8 +65,8 @@ func (q *Request) checkSteps(ctx context.Context, s *pathStep, names []string, p
 }
 
 // checkCreatesNoStep returns Access if a name that does not exist is that of a directory that leads
-// to an unavailable export: a client could place a symbolic link where the server looks for an export's missing
-// directory.
+// to an unavailable export: a client could place a symbolic link where the server looks for an
+// export's missing directory.
 func (q *Request) checkCreatesNoStep(ctx context.Context, p Place) error {
 	err := q.checkNotNested(ctx, p)
 	if err != nil {
