@@ -91,7 +91,9 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	}
 	mux := &oncrpc.Mux{Log: cfg.Log, Admit: (&hostGate{exported, lograte.Logger(cfg.Log)}).admitCall}
 	server := nfsserver.NewForSet(exported)
-	server.Register(mux)
+	if !cfg.NoNFS3 {
+		server.Register(mux)
+	}
 	var security *rpcsec.Server
 	nfs4Server := nfs4server.New(nfs4server.Config{
 		Exports: exported, State: state.State, Lease: cfg.Lease4, ID: serverID(cfg.Key), Minors: cfg.Minors, Owners: cfg.Owners,
@@ -105,7 +107,9 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	}
 	lockServer := nlmserver.New(nlmserver.Config{Exports: exported, State: state.State, Epoch: state.epoch, Restarted: state.machines, OnlyEncrypted: cfg.OnlyEncrypted})
 	undo.add(lockServer.Close)
-	lockServer.Register(mux)
+	if !cfg.NoNFS3 {
+		lockServer.Register(mux)
+	}
 	// Both transports share one cache, because a client may reconnect over the other.
 	replies := replay.New(mux, replay.Config{Keep: executeOnce})
 	undo.add(replies.Close)

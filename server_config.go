@@ -71,9 +71,13 @@ type ServerConfig struct {
 	// FPDUs longer than a TCP segment.
 	StandardsOnly bool
 
-	// Minors are the minor versions of NFS version 4 to serve in addition to version 3: any
-	// of 0, 1 and 2. Nil means all, and an empty slice means none.
+	// Minors are the minor versions of NFS version 4 to serve: any of 0, 1 and 2. Nil means
+	// all, and an empty slice means none.
 	Minors []uint32
+
+	// NoNFS3 disables version 3, and with it MOUNT, NFSACL, NLM, NSM and this project's
+	// delegations, which only version 3 clients have. Minors must not be empty then.
+	NoNFS3 bool
 
 	// NoDelegations disables version 4 delegations, with which clients open and read files
 	// without calls.

@@ -3,6 +3,7 @@ package nfsrdma
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"time"
 
@@ -43,6 +44,9 @@ type serverState struct {
 
 // openState creates the state of clients, and opens their list.
 func (c *ServerConfig) openState() (s serverState, list *clientList, err error) {
+	if c.NoNFS3 && c.Minors != nil && len(c.Minors) == 0 {
+		return s, nil, errors.New("nfsrdma: neither version 3 nor a minor version of version 4 is to be served: choose one")
+	}
 	for _, m := range c.Minors {
 		if m > nfs4.MaxMinor {
 			return s, nil, fmt.Errorf("nfsrdma: minor version %d of NFS version 4 is not supported: use 0, 1 or 2", m)

@@ -176,12 +176,8 @@ func openExport(e *exportSpec, st *stateDir, log *slog.Logger) (vfs.FS, error) {
 
 // newServer returns a server for the exports. Its list of clients is in the directory state.
 func (o *serveOptions) newServer(list []nfsserver.Export, state string, rec *recorder, log *slog.Logger) (*nfsrdma.Server, error) {
-	minors, err := parseMinorVersions(o.versions)
-	if err != nil {
-		return nil, err
-	}
 	cfg := nfsrdma.ServerConfig{
-		Minors:  minors,
+		Minors: o.minors, NoNFS3: !o.nfs3,
 		Exports: list, Key: o.key, Names: o.names, Groups: o.groups,
 		Owners: o.owners, MaxPayload: int(o.maxPayload), Inline: int(o.inline), Credits: o.credits, MaxConns: o.maxConns,
 		Security: &rpcsec.ServerConfig{Acceptor: &o.kerberos, Off: o.kerberos.isOff, Map: o.mapPrincipal},
@@ -291,30 +287,25 @@ func (o *serveOptions) logAccess(transports []cli.Endpoint, log *slog.Logger) {
 	}
 }
 
-// parseMinorVersions returns the NFSv4 minor versions in a list of versions. The result is
-// nil, which selects the default of nfsrdma.ServerConfig, only if the list is nil.
-func parseMinorVersions(versions []string) (minors []uint32, err error) {
-	if versions == nil {
-		return nil, nil
-	}
-	hasNFS3 := false
-	minors = []uint32{}
-	for _, v := range versions {
+// parseVersions parses the NFS versions to serve.
+func (o *serveOptions) parseVersions() error {
+	o.nfs3, o.minors = false, []uint32{}
+	for _, v := range o.versions {
 		switch v {
 		case "3":
-			hasNFS3 = true
+			o.nfs3 = true
 		case "4.0":
-			minors = append(minors, nfs4.Minor0)
+			o.minors = append(o.minors, nfs4.Minor0)
 		case "4.1":
-			minors = append(minors, nfs4.Minor1)
+			o.minors = append(o.minors, nfs4.Minor1)
 		case "4.2":
-			minors = append(minors, nfs4.Minor2)
+			o.minors = append(o.minors, nfs4.Minor2)
 		default:
-			return nil, fmt.Errorf("--vers %s: the versions are 3, 4.0, 4.1 and 4.2", v)
+			return fmt.Errorf("--vers %s: the versions are 3, 4.0, 4.1 and 4.2", v)
 		}
 	}
-	if !hasNFS3 {
-		return nil, errors.New("--vers: add 3, which is always served, because clients need it for MOUNT")
+	if len(o.versions) == 0 {
+		return errors.New("--vers needs a version: 3, 4.0, 4.1 or 4.2")
 	}
-	return minors, nil
+	return nil
 }

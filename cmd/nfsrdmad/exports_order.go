@@ -12,10 +12,15 @@ import (
 )
 
 func newExportsListCommand() *cobra.Command {
-	return newShowCommand("exports", new(report.ExportList), &cobra.Command{
-		Use:   "list [--json]",
+	var d report.ExportList
+	cmd := newShowCommand("exports", &d, &cobra.Command{
+		Use:   "list [--json | -v]",
 		Short: "List a running daemon's exports with their clients and options",
+		Long: `List a running daemon's exports with their clients, and with the options that are not
+the default. -v shows all options.`,
 	})
+	addVerboseFlag(cmd, &d.Verbose)
+	return cmd
 }
 
 func newExportsAddCommand() *cobra.Command {

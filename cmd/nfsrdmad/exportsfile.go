@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -45,7 +47,7 @@ func checkExports(name string, stdout, stderr io.Writer) error {
 	for _, w := range f.Warnings {
 		fmt.Fprintf(stderr, "%v (warning)\n", w)
 	}
-	for _, w := range laxerWarnings(name, f) {
+	for _, w := range laxerWarningsInTime(name, f, new(sync.Mutex)) {
 		fmt.Fprintf(stderr, "%s (warning)\n", w)
 	}
 	_, err = io.WriteString(stdout, f.Explain())
@@ -69,6 +71,26 @@ func laxerWarnings(name string, f *exports.File) (list []string) {
 			name, l.Lower.Line, l.Lower.Path, l.Upper.Path, l.Client.Host, what, l.Lower.Path, l.Upper.Path))
 	}
 	return list
+}
+
+// laxerWarningsInTime returns laxerWarnings, or one warning if storage does not respond within
+// openTimeout. running is locked until it responds, so that at most one goroutine waits for it.
+func laxerWarningsInTime(name string, f *exports.File, running *sync.Mutex) []string {
+	late := []string{name + ": whether nested exports are stricter than those above them is unknown, because storage does not respond: check the disks or servers of the exports"}
+	if !running.TryLock() {
+		return late
+	}
+	found := make(chan []string, 1)
+	go func() {
+		defer running.Unlock()
+		found <- laxerWarnings(name, f)
+	}()
+	select {
+	case list := <-found:
+		return list
+	case <-time.After(openTimeout):
+		return late
+	}
 }
 
 func readExports(name string) (*exports.File, error) {
@@ -102,7 +124,7 @@ func (o *serveOptions) readExportsFile(log *slog.Logger) ([]exportSpec, error) {
 	for _, w := range f.Warnings {
 		log.Warn("questionable exports", "at", w.Error())
 	}
-	for _, w := range laxerWarnings(o.exportsFile, f) {
+	for _, w := range laxerWarningsInTime(o.exportsFile, f, &o.comparing) {
 		log.Warn("questionable exports", "at", w)
 	}
 	if len(f.Exports) == 0 && invalid == nil {

@@ -3,6 +3,8 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -100,4 +102,18 @@ func TestLaxerWarnings(t *testing.T) {
 	assert.Contains(t, list[0], "exports:2: "+dir+"/a/hr is stricter than "+dir+" above it: * has sec=sys there")
 	assert.Empty(t, warnings("/ *(sec=sys:krb5p)\n/proc *(sec=krb5p)"), "another file system")
 	assert.Empty(t, warnings(dir+" *(sec=sys:krb5p)\n"+dir+"/none *(sec=krb5p)"), "no directory")
+}
+
+// TestLaxerWarningsInTime checks that storage which does not respond delays no start, and that only
+// one goroutine waits for it.
+func TestLaxerWarningsInTime(t *testing.T) {
+	var stuck sync.Mutex
+	stuck.Lock() // an earlier comparison still waits
+	f, err := exports.Parse("file", []byte("/ *(rw)\n/etc *(ro)\n"))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"file: whether nested exports are stricter than those above them is unknown, because storage does not respond: check the disks or servers of the exports"},
+		laxerWarningsInTime("file", f, &stuck))
+	stuck.Unlock()
+	assert.Contains(t, strings.Join(laxerWarningsInTime("file", f, &stuck), "\n"), "/etc is stricter than / above it")
+	stuck.Lock() // the comparison has ended
 }

@@ -57,10 +57,12 @@ func (o *serveOptions) formatGreeting(endpoints []cli.Endpoint, own []netip.Addr
 				fmt.Fprintf(&b, "    mount -t nfs%s %s /mnt    # over TCP\n", o.tcpOptions(tcp), mountSource(host, e.name))
 			}
 		}
-		b.WriteString("\nRDMA without an iWARP card first needs this, with the name of a network device:\n\n    rdma link add siw0 type siw netdev eth0\n\n" +
-			"FUSE needs neither a card nor root:\n\n")
-		for _, e := range list {
-			fmt.Fprintf(&b, "    mountrdma%s %s DIR\n", fuseOptions(rdma), mountSource(host, e.name))
+		b.WriteString("\nRDMA without an iWARP card first needs this, with the name of a network device:\n\n    rdma link add siw0 type siw netdev eth0\n")
+		if o.nfs3 { // mountrdma uses it
+			b.WriteString("\nFUSE needs neither a card nor root:\n\n")
+			for _, e := range list {
+				fmt.Fprintf(&b, "    mountrdma%s %s DIR\n", fuseOptions(rdma), mountSource(host, e.name))
+			}
 		}
 		if n := len(o.exports) - len(list); n > 0 {
 			fmt.Fprintf(&b, "\n%d more exports: nfsrdmad status lists them.\n", n)
@@ -138,9 +140,7 @@ func fuseOptions(rdma netip.AddrPort) string {
 }
 
 // servesNFS4 reports whether NFSv4 is served, which Linux uses by default.
-func (o *serveOptions) servesNFS4() bool {
-	return slices.ContainsFunc(o.versions, func(v string) bool { return strings.HasPrefix(v, "4") })
-}
+func (o *serveOptions) servesNFS4() bool { return len(o.minors) > 0 }
 
 // mountSource returns mount(8)'s first argument, quoted for a shell.
 func mountSource(host netip.Addr, name string) string {

@@ -29,7 +29,7 @@ func formatTestGreeting(o *serveOptions, rdma, tcp string, own ...netip.Addr) st
 }
 
 func newGreetingOptions(names ...string) *serveOptions {
-	o := &serveOptions{versions: []string{"3", "4.2"}}
+	o := &serveOptions{nfs3: true, minors: []uint32{2}}
 	for _, name := range names {
 		o.exports = append(o.exports, exportSpec{name: name})
 	}
@@ -63,7 +63,9 @@ Kerberos with --sec krb5p.
 // names.
 func TestGreetingCommands(t *testing.T) {
 	v3 := newGreetingOptions("/a b")
-	v3.versions = []string{"3"}
+	v3.minors = nil
+	v4 := newGreetingOptions("/x")
+	v4.nfs3 = false
 	for _, c := range []struct {
 		o         *serveOptions
 		rdma, tcp string
@@ -80,6 +82,7 @@ func TestGreetingCommands(t *testing.T) {
 			"mount -t nfs -o vers=3,proto=rdma,port=20049,mountproto=tcp,mountport=2049,nolock '192.0.2.7:/a b' /mnt",
 			"mount -t nfs -o vers=3,port=2049,mountport=2049,mountproto=tcp,nolock '192.0.2.7:/a b' /mnt    # over TCP", "mountrdma '192.0.2.7:/a b' DIR",
 		}},
+		{v4, "0.0.0.0:20049", "[::]:2049", []string{"mount -t nfs -o rdma 192.0.2.7:/x /mnt", "mount -t nfs 192.0.2.7:/x /mnt    # over TCP"}},
 		{v3, "0.0.0.0:20049", "", []string{"mountrdma '192.0.2.7:/a b' DIR"}},
 		{newGreetingOptions("/it's"), "0.0.0.0:20049", "", []string{`mount -t nfs -o rdma '192.0.2.7:/it'\''s' /mnt`, `mountrdma '192.0.2.7:/it'\''s' DIR`}},
 	} {

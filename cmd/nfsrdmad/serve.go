@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -68,9 +69,13 @@ type serveOptions struct {
 	exports []exportSpec
 	clients []netip.Prefix
 	flavors []exports.Flavor
+	nfs3    bool     // serve NFSv3
+	minors  []uint32 // NFSv4 minor versions to serve
 
 	exportsSum string // checksum of exportsFile when it was last read
 	retrySum   string // checksum of exportsFile at the last attempt to serve unavailable exports
+
+	comparing sync.Mutex // held while the file systems of nested exports are compared
 
 	kerberos kerberosAcceptor
 	tlsOptions
@@ -187,7 +192,7 @@ this daemon (use --portmap :111).`,
 	f.BoolVar(&o.manageGIDs, "manage-gids", false, "use this host's groups for users, because calls can carry only 16")
 	f.StringVar(&o.listen, "listen", ":20049", "`ADDR` for RPC-over-RDMA (iWARP over TCP)")
 	f.StringVar(&o.tcp, "tcp", ":2049", "`ADDR` for NFS over plain TCP; \"\" turns it off")
-	f.StringSliceVar(&o.versions, "vers", []string{"3", "4.0", "4.1", "4.2"}, "NFS `VERSIONS` to serve: 3, and any of 4.0 to 4.2")
+	f.StringSliceVar(&o.versions, "vers", []string{"3", "4.0", "4.1", "4.2"}, "NFS `VERSIONS` to serve: any of 3 and 4.0 to 4.2;\nwithout 3, there is no MOUNT and no lock manager (NLM), and clients need\nonly one port")
 	f.Var(&o.delegations, "delegations", "NFSv4 delegations to grant")
 	f.StringVar(&o.portmap, "portmap", "", "`ADDR` for a portmapper (TCP and UDP), usually :111")
 	f.BoolVar(&o.register, "register", false, "register the ports with this host's rpcbind")
@@ -231,6 +236,12 @@ func (o *serveOptions) parseArgs(_ *cobra.Command, args []string) (err error) {
 	if o.listen == "" {
 		return errors.New("--listen needs an address, such as :20049")
 	}
+	if err := o.parseVersions(); err != nil {
+		return err
+	}
+	if !o.nfs3 && (o.portmap != "" || o.register) {
+		return errors.New("--portmap and --register tell clients the ports of NFSv3, which --vers omits: omit them, or add 3 to --vers")
+	}
 	if o.portmap != "" && o.register {
 		return errors.New("--portmap replaces rpcbind, and --register uses it: choose one")
 	}
@@ -270,6 +281,9 @@ func (o *serveOptions) parseExportArgs(args []string) (err error) {
 	for i := range o.exports {
 		e := &o.exports[i]
 		e.clients = o.clientsFromFlags(o.exclusive || e.memory > 0)
+		if err := o.checkProtection(e); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -27,17 +27,26 @@ const statusTimeout = 10 * time.Second
 const orderTimeout = time.Minute
 
 func newStatusCommand() *cobra.Command {
-	return newShowCommand("status", new(report.Status), &cobra.Command{
-		Use:   "status [--json]",
+	var d report.Status
+	cmd := newShowCommand("status", &d, &cobra.Command{
+		Use:   "status [--json | -v]",
 		Short: "Show the state of a running daemon",
 		Long: `Show a running daemon's connections with their negotiated settings, exports,
-calls by procedure, reply cache and memory.
+calls by procedure, reply cache and memory. Of the options of exports, it shows those
+that are not the default; -v shows all.
 
 --json prints one object; docs/operations.md describes its fields. With several
 daemons on one machine, --control selects one of them.`,
 		Example: `  nfsrdmad status
   nfsrdmad status --json | jq '.connections[] | .peer'`,
 	})
+	addVerboseFlag(cmd, &d.Verbose)
+	return cmd
+}
+
+// addVerboseFlag adds the flag that shows all options of exports.
+func addVerboseFlag(cmd *cobra.Command, verbose *bool) {
+	cmd.Flags().BoolVarP(verbose, "verbose", "v", false, "show all options of exports, also the defaults")
 }
 
 // A document is a response from the control socket.

@@ -2,6 +2,7 @@ package report
 
 import (
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -13,6 +14,8 @@ type ExportList struct {
 	Version int      `json:"version"`
 	File    string   `json:"file"` // "" if serve's arguments name the exports
 	Exports []Export `json:"exports"`
+
+	Verbose bool `json:"-"` // PrintText prints all options
 }
 
 // SchemaVersion returns the document's version.
@@ -22,9 +25,7 @@ func (d *ExportList) SchemaVersion() int { return d.Version }
 func (d *ExportList) PrintText(w io.Writer, _ time.Time) error {
 	p := &textPage{}
 	p.tab = tabwriter.NewWriter(&p.text, 0, 0, 2, ' ', 0)
-	for i := range d.Exports {
-		p.addRow(d.Exports[i].textCells()...)
-	}
+	p.addExportRows(d.Exports, d.Verbose)
 	p.tab.Flush() // into memory
 	if len(d.Exports) == 0 {
 		p.text.WriteString("no exports\n")
@@ -33,12 +34,43 @@ func (d *ExportList) PrintText(w io.Writer, _ time.Time) error {
 	return err
 }
 
-// textCells returns the cells of e's row in a table.
-func (e *Export) textCells() []any {
-	if e.Unavailable != "" {
-		return []any{quoteUnprintable(e.Path), "UNAVAILABLE: " + quoteUnprintable(e.Unavailable)}
+// addExportRows adds a row for each client of each export. Without verbose, options that are the
+// default in exports(5) are omitted.
+func (p *textPage) addExportRows(all []Export, verbose bool) {
+	for i := range all {
+		e := &all[i]
+		path := quoteUnprintable(e.Path)
+		if e.Unavailable != "" {
+			p.addRow(path, "UNAVAILABLE: "+quoteUnprintable(e.Unavailable))
+			continue
+		}
+		if len(e.Clients) == 0 {
+			p.addRow(path)
+		}
+		for _, c := range e.Clients {
+			if !verbose {
+				c = omitDefaults(c)
+			}
+			p.addRow(path, c)
+			path = ""
+		}
 	}
-	return []any{quoteUnprintable(e.Path), strings.Join(e.Clients, " ")}
+}
+
+// defaultOptions are options that omitDefaults omits. ro is the default, too, but whether a client
+// may write must be visible.
+var defaultOptions = []string{"sync", "secure", "root_squash", "no_all_squash", "no_subtree_check", "sec=sys"}
+
+// omitDefaults returns a client, HOST(OPTIONS), without the options that are the default. With
+// options that depend on the flavor it returns c, because each flavor's options begin with those
+// before it.
+func omitDefaults(c string) string {
+	host, options, ok := strings.Cut(strings.TrimSuffix(c, ")"), "(")
+	if !ok || strings.Count(options, "sec=") > strings.Count(options, "xprtsec=")+1 {
+		return c
+	}
+	words := slices.DeleteFunc(strings.Split(options, ","), func(w string) bool { return slices.Contains(defaultOptions, w) })
+	return host + "(" + strings.Join(words, ",") + ")"
 }
 
 // CollectExportList lists the current exports.

@@ -23,6 +23,8 @@ type Status struct {
 	Trace       *Spans         `json:"trace,omitempty"`
 	Kerberos    *kerberosDoc   `json:"kerberos,omitempty"`
 	TLS         *tlsDoc        `json:"tls,omitempty"`
+
+	Verbose bool `json:"-"` // PrintText prints all options of exports
 }
 
 // SchemaVersion returns the document's version.

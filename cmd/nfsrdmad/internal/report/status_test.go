@@ -41,3 +41,30 @@ func TestContextsText(t *testing.T) {
 		assert.Contains(t, out.String(), want)
 	}
 }
+
+// TestExportsText checks that options which are the default in exports(5) are shown only with
+// Verbose, and that each client has a line.
+func TestExportsText(t *testing.T) {
+	d := ExportList{Exports: []Export{
+		{Path: "/a", Clients: []string{
+			"192.0.2.0/24(rw,sync,secure,root_squash,no_all_squash,no_subtree_check,sec=sys)",
+			"*(ro,async,insecure,no_root_squash,all_squash,subtree_check,xprtsec=tls,sec=krb5)",
+		}},
+		{Path: "/b", Clients: []string{"h(sync,secure,no_subtree_check,sec=krb5,rw,root_squash,no_all_squash,anonuid=1,anongid=1,sec=sys,ro,root_squash,no_all_squash,anonuid=1,anongid=1)"}},
+		{Path: "/none"},
+		{Path: "/gone", Unavailable: "ENOENT", Clients: []string{"*(ro)"}},
+	}}
+	text := func() string {
+		var b bytes.Buffer
+		require.NoError(t, d.PrintText(&b, time.Time{}))
+		return b.String()
+	}
+	assert.Equal(t, `/a  192.0.2.0/24(rw)
+    *(ro,async,insecure,no_root_squash,all_squash,subtree_check,xprtsec=tls,sec=krb5)
+/b  h(sync,secure,no_subtree_check,sec=krb5,rw,root_squash,no_all_squash,anonuid=1,anongid=1,sec=sys,ro,root_squash,no_all_squash,anonuid=1,anongid=1)
+/none
+/gone  UNAVAILABLE: ENOENT
+`, text())
+	d.Verbose = true
+	assert.Contains(t, text(), "/a  192.0.2.0/24(rw,sync,secure,root_squash,no_all_squash,no_subtree_check,sec=sys)\n")
+}

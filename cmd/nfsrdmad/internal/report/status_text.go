@@ -42,7 +42,8 @@ func (d *Status) PrintText(w io.Writer, now time.Time) error {
 		p.addRow("discover", fmt.Sprintf("%s, boot %s, %d clients, %d monitors; %d queries answered, %d rejected, %d dropped; %d notices, %d updates sent",
 			v.Address, v.Boot, v.Clients, v.Monitors, v.Queries, v.Refused, v.Dropped, v.Notices, v.Updates))
 	}
-	p.addExports(d.Exports)
+	p.startTable("EXPORTS")
+	p.addExportRows(d.Exports, d.Verbose)
 	p.addConnections(d.Connections)
 	if d.Kerberos != nil {
 		p.addContexts(d.Kerberos)
@@ -122,13 +123,6 @@ func (p *textPage) addTransport(t *Transport) {
 func (p *textPage) addTerminates(direction string, all []terminateDoc) {
 	for _, t := range all {
 		p.addRow("", fmt.Sprintf("Terminates %s: %d: %s", direction, t.Count, t.Name))
-	}
-}
-
-func (p *textPage) addExports(all []Export) {
-	p.startTable("EXPORTS")
-	for i := range all {
-		p.addRow(all[i].textCells()...)
 	}
 }
 
