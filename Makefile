@@ -36,6 +36,7 @@ install: build ## install the commands and their manual pages under PREFIX, and 
 	install -m 755 bin/nfsrdmad bin/mountrdma bin/nfsrdma-gss $(DESTDIR)$(PREFIX)/bin/
 	install -m 644 -Dt $(DESTDIR)$(PREFIX)/share/man/man5 contrib/man/*.5
 	install -m 644 -Dt $(DESTDIR)$(PREFIX)/share/man/man8 contrib/man/*.8
+	install -m 644 -Dt $(DESTDIR)$(PREFIX)/share/doc/nfsrdma docs/*.md
 	ln -sf $(PREFIX)/bin/mountrdma $(DESTDIR)/sbin/mount.nfsrdma
 
 packages: ## deb, rpm and tar.gz for amd64, arm64 and s390x into dist/, with SBOMs and checksums

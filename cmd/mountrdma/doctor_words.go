@@ -42,7 +42,7 @@ func splitRemedy(err error, other string) (found, remedy string) {
 	case search != nil, errors.Is(err, errNoContextHelper), errors.Is(err, rpcmsg.AuthTooWeak):
 		return cutRemedy(found, remedy)
 	case secure != nil:
-		return found, "correct this at the end that it names (docs/tls.md), or connect without --xprtsec"
+		return found, "correct this at the end that it names (/usr/share/doc/nfsrdma/tls.md), or connect without --xprtsec"
 	}
 	return found, remedy
 }

@@ -35,7 +35,7 @@ func TestInWords(t *testing.T) {
 		{mountError(t.Context(), "h:1", fmt.Errorf("MOUNT: %w", rpcmsg.AuthTooWeak)), "MOUNT: MOUNT: " + rpcmsg.AuthTooWeak.Error(), "add xprtsec=mtls, xprtsec=tls or sec=krb5p to the options"},
 		{&tickets.Error{User: "alice", Reason: wire.NoTicket, Text: "only a mount by root can"}, "alice: only a mount by root can", "see klist, /etc/krb5.conf and the server's log"},
 		{&tickets.Error{User: "alice", Reason: wire.NoTicket, Text: "no ticket from the keytab /k (no)"}, "alice: no ticket from the keytab /k (no)", "see klist, /etc/krb5.conf and the server's log"},
-		{tlsError("h:1", &rpctls.Error{Reason: rpctls.Broken, Text: "the handshake failed: EOF"}), "TLS: the handshake failed: EOF", "correct this at the end that it names (docs/tls.md), or connect without --xprtsec"},
+		{tlsError("h:1", &rpctls.Error{Reason: rpctls.Broken, Text: "the handshake failed: EOF"}), "TLS: the handshake failed: EOF", "correct this at the end that it names (/usr/share/doc/nfsrdma/tls.md), or connect without --xprtsec"},
 		{errors.New("anything: else"), "anything: else", "the other"},
 		{errNoContextHelper, "krb5 needs the program nfsrdma-gss, which is neither in mountrdma's directory nor in PATH", "install it"},
 	} {

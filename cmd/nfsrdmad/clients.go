@@ -26,7 +26,8 @@ have done so, but for at most 45 s, the daemon grants no locks that they could
 reclaim (grace period). --end-grace ends the grace period at once: clients that
 have not returned lose what they held.
 
---json prints one object; docs/operations.md describes its fields.`, report.MaxListed),
+--json prints one object; /usr/share/doc/nfsrdma/operations.md describes its
+fields.`, report.MaxListed),
 		Example: `  nfsrdmad clients
   nfsrdmad clients --json | jq '.clients[] | select(.state == "courtesy") | .owner'
   nfsrdmad clients --expire 6926b3a4f3c95d11`,

@@ -57,7 +57,7 @@ func TestServeWithoutKeytab(t *testing.T) {
 		assert.Empty(t, stdout)
 		return stderr
 	}
-	const remedy = ": add the key with ktadd (docs/security.md), name another file with --keytab, or write sec=sys\n"
+	const remedy = ": add the key with ktadd (/usr/share/doc/nfsrdma/security.md), name another file with --keytab, or write sec=sys\n"
 	file := writeExports(t, t.TempDir(), dir+" *(rw) a.example(sec=sys:krb5p) b.example(sec=krb5)\n")
 	assert.Equal(t, "nfsrdmad: "+dir+" is exported to * with sec=krb5i, but the keytab "+keytab+" cannot be read (no such file or directory)"+remedy,
 		run("--sec", "sys:krb5i", dir))
@@ -76,7 +76,7 @@ func TestExportsCheckErrors(t *testing.T) {
 	status, stdout, stderr := runCommand(t, "exports", "check", name)
 	assert.Equal(t, cli.ExitError, status)
 	assert.Empty(t, stdout)
-	assert.Equal(t, name+":1:13: unknown option \"foo\"; correct it (docs/exports.md has them all)\n"+
+	assert.Equal(t, name+":1:13: unknown option \"foo\"; correct it (nfsrdma-exports(5) has them all)\n"+
 		name+":2:1: \"srv\" is not an absolute path; a line begins with a directory, written from / on\n", stderr)
 
 	status, _, stderr = runCommand(t, "exports", "check", filepath.Join(name, "none"))

@@ -42,7 +42,7 @@ func (o *serveOptions) formatGreeting(endpoints []cli.Endpoint, own []netip.Addr
 	case len(list) == 0:
 		return "\nNothing is exported yet.\n"
 	case o.requiresEncryption():
-		b.WriteString("\nMounts must be encrypted: docs/tls.md and docs/security.md have their options.\n")
+		b.WriteString("\nMounts must be encrypted: tls.md and security.md in /usr/share/doc/nfsrdma have their options.\n")
 	default:
 		who := "Other Linux hosts mount"
 		if host.IsLoopback() {

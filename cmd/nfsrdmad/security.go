@@ -113,7 +113,7 @@ func (o *serveOptions) enableKerberos(ctx context.Context, list []exportSpec) er
 	}
 	a, err := o.kerberos.readKeytab(ctx)
 	if err != nil {
-		return fmt.Errorf("%s is exported to %s with sec=%s, but %w: add the key with ktadd (docs/security.md), name another file with --keytab, or write sec=sys",
+		return fmt.Errorf("%s is exported to %s with sec=%s, but %w: add the key with ktadd (/usr/share/doc/nfsrdma/security.md), name another file with --keytab, or write sec=sys",
 			s.name, s.host, s.flavor, err)
 	}
 	rules, err := o.idmapRulesWith(a) // before Kerberos is on; otherwise all principals would be mapped to nobody

@@ -126,9 +126,9 @@ as an ordinary user, it executes every call as that user.
 
 If an export uses Kerberos (--sec, or sec= in the file of --exports), the daemon needs
 a key for nfs/HOST in the file of --keytab. It then verifies the caller of each call,
-and can require that calls are signed (krb5i) or encrypted (krb5p); docs/security.md
-has the steps. Linux creates its security contexts on TCP port 2049, even for mounts
-over RDMA.
+and can require that calls are signed (krb5i) or encrypted (krb5p). The steps are in
+/usr/share/doc/nfsrdma/security.md. Linux creates its security contexts on TCP port
+2049, even for mounts over RDMA.
 
 mountrdma clients may cache data until the daemon recalls it (delegations). With
 --exclusive you promise that no process on this host and no other server changes the

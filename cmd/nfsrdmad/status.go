@@ -35,8 +35,8 @@ func newStatusCommand() *cobra.Command {
 calls by procedure, reply cache and memory. Of the options of exports, it shows those
 that are not the default; -v shows all.
 
---json prints one object; docs/operations.md describes its fields. With several
-daemons on one machine, --control selects one of them.`,
+--json prints one object; /usr/share/doc/nfsrdma/operations.md describes its
+fields. With several daemons on one machine, --control selects one of them.`,
 		Example: `  nfsrdmad status
   nfsrdmad status --json | jq '.connections[] | .peer'`,
 	})

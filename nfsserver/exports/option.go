@@ -136,7 +136,7 @@ func (l *optionList) applyOption(option string) error {
 	case strings.ContainsAny(option, " \t"):
 		return fmt.Errorf("option %q contains a blank; remove it", option)
 	default:
-		return fmt.Errorf("unknown option %q; correct it (docs/exports.md has them all)", option)
+		return fmt.Errorf("unknown option %q; correct it (nfsrdma-exports(5) has them all)", option)
 	}
 }
 
