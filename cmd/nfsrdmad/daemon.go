@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/nfsrdma/nfsrdma"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
@@ -177,7 +178,7 @@ func openExport(e *exportSpec, st *stateDir, log *slog.Logger) (vfs.FS, error) {
 // newServer returns a server for the exports. Its list of clients is in the directory state.
 func (o *serveOptions) newServer(list []nfsserver.Export, state string, rec *recorder, log *slog.Logger) (*nfsrdma.Server, error) {
 	cfg := nfsrdma.ServerConfig{
-		Minors: o.minors, NoNFS3: !o.nfs3,
+		Minors: o.minors, NoNFS3: o.noNFS3,
 		Exports: list, Key: o.key, Names: o.names, Groups: o.groups,
 		Owners: o.owners, MaxPayload: int(o.maxPayload), Inline: int(o.inline), Credits: o.credits, MaxConns: o.maxConns,
 		Security: &rpcsec.ServerConfig{Acceptor: &o.kerberos, Off: o.kerberos.isOff, Map: o.mapPrincipal},
@@ -289,11 +290,10 @@ func (o *serveOptions) logAccess(transports []cli.Endpoint, log *slog.Logger) {
 
 // parseVersions parses the NFS versions to serve.
 func (o *serveOptions) parseVersions() error {
-	o.nfs3, o.minors = false, []uint32{}
+	o.noNFS3, o.minors = !slices.Contains(o.versions, "3"), []uint32{}
 	for _, v := range o.versions {
 		switch v {
 		case "3":
-			o.nfs3 = true
 		case "4.0":
 			o.minors = append(o.minors, nfs4.Minor0)
 		case "4.1":

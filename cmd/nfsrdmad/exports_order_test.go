@@ -59,7 +59,7 @@ func TestExportsOrders(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o644), info.Mode(), "readers of the file")
 	_, out = run("exports", "list")
-	assert.Contains(t, out, `b c"  192.0.2.0/24(rw,`)
+	assert.Contains(t, out, `b c"  192.0.2.0/24(rw)`)
 
 	for _, wrong := range []struct {
 		args []string

@@ -58,7 +58,7 @@ func (o *serveOptions) formatGreeting(endpoints []cli.Endpoint, own []netip.Addr
 			}
 		}
 		b.WriteString("\nRDMA without an iWARP card first needs this, with the name of a network device:\n\n    rdma link add siw0 type siw netdev eth0\n")
-		if o.nfs3 { // mountrdma uses it
+		if !o.noNFS3 { // mountrdma uses it
 			b.WriteString("\nFUSE needs neither a card nor root:\n\n")
 			for _, e := range list {
 				fmt.Fprintf(&b, "    mountrdma%s %s DIR\n", fuseOptions(rdma), mountSource(host, e.name))

@@ -29,7 +29,7 @@ func formatTestGreeting(o *serveOptions, rdma, tcp string, own ...netip.Addr) st
 }
 
 func newGreetingOptions(names ...string) *serveOptions {
-	o := &serveOptions{nfs3: true, minors: []uint32{2}}
+	o := &serveOptions{minors: []uint32{2}}
 	for _, name := range names {
 		o.exports = append(o.exports, exportSpec{name: name})
 	}
@@ -65,7 +65,7 @@ func TestGreetingCommands(t *testing.T) {
 	v3 := newGreetingOptions("/a b")
 	v3.minors = nil
 	v4 := newGreetingOptions("/x")
-	v4.nfs3 = false
+	v4.noNFS3 = true
 	for _, c := range []struct {
 		o         *serveOptions
 		rdma, tcp string

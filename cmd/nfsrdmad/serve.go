@@ -69,7 +69,7 @@ type serveOptions struct {
 	exports []exportSpec
 	clients []netip.Prefix
 	flavors []exports.Flavor
-	nfs3    bool     // serve NFSv3
+	noNFS3  bool     // do not serve NFSv3
 	minors  []uint32 // NFSv4 minor versions to serve
 
 	exportsSum string // checksum of exportsFile when it was last read
@@ -239,7 +239,7 @@ func (o *serveOptions) parseArgs(_ *cobra.Command, args []string) (err error) {
 	if err := o.parseVersions(); err != nil {
 		return err
 	}
-	if !o.nfs3 && (o.portmap != "" || o.register) {
+	if o.noNFS3 && (o.portmap != "" || o.register) {
 		return errors.New("--portmap and --register tell clients the ports of NFSv3, which --vers omits: omit them, or add 3 to --vers")
 	}
 	if o.portmap != "" && o.register {
