@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 
 	"github.com/nfsrdma/nfsrdma/cmd/nfsrdmad/internal/report"
@@ -46,7 +47,15 @@ is invalid, the file does not change.`,
 			if err != nil {
 				return err
 			}
-			return e.editFile(cmd.Context(), cmd.OutOrStdout(), func(f *exportsFile) error { return f.addExport(dir, args[1:]) })
+			var changed *exportsFile
+			err = e.editFile(cmd.Context(), cmd.OutOrStdout(), func(f *exportsFile) error {
+				changed = f
+				return f.addExport(dir, args[1:])
+			})
+			if err == nil {
+				changed.warnAboutMounts(dir, cmd.ErrOrStderr())
+			}
+			return err
 		},
 	}
 	e.addFlags(cmd.Flags())
@@ -136,6 +145,17 @@ func (f *exportsFile) addExport(dir string, clients []string) error {
 	}
 	f.text = text
 	return nil
+}
+
+// warnAboutMounts warns of the mounts below a directory that its clients do not see.
+func (f *exportsFile) warnAboutMounts(dir string, w io.Writer) {
+	file, err := exports.Parse(f.name, f.text)
+	if err != nil {
+		return
+	}
+	for _, warning := range hiddenMountWarnings(f.name, file, dir) {
+		fmt.Fprintf(w, "%s (warning)\n", warning)
+	}
 }
 
 func (f *exportsFile) removeExport(dir string) error {

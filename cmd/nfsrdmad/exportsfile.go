@@ -47,7 +47,7 @@ func checkExports(name string, stdout, stderr io.Writer) error {
 	for _, w := range f.Warnings {
 		fmt.Fprintf(stderr, "%v (warning)\n", w)
 	}
-	for _, w := range laxerWarningsInTime(name, f, new(sync.Mutex)) {
+	for _, w := range directoryWarnings(name, f, new(sync.Mutex)) {
 		fmt.Fprintf(stderr, "%s (warning)\n", w)
 	}
 	_, err = io.WriteString(stdout, f.Explain())
@@ -73,9 +73,9 @@ func laxerWarnings(name string, f *exports.File) (list []string) {
 	return list
 }
 
-// laxerWarningsInTime returns laxerWarnings, or one warning if storage does not respond within
+// directoryWarnings returns laxerWarnings and hiddenMountWarnings, or one warning if storage does not respond within
 // openTimeout. running is locked until it responds, so that at most one goroutine waits for it.
-func laxerWarningsInTime(name string, f *exports.File, running *sync.Mutex) []string {
+func directoryWarnings(name string, f *exports.File, running *sync.Mutex) []string {
 	late := []string{name + ": whether nested exports are stricter than those above them is unknown, because storage does not respond: check the disks or servers of the exports"}
 	if !running.TryLock() {
 		return late
@@ -83,7 +83,7 @@ func laxerWarningsInTime(name string, f *exports.File, running *sync.Mutex) []st
 	found := make(chan []string, 1)
 	go func() {
 		defer running.Unlock()
-		found <- laxerWarnings(name, f)
+		found <- append(laxerWarnings(name, f), hiddenMountWarnings(name, f)...)
 	}()
 	select {
 	case list := <-found:
@@ -124,7 +124,7 @@ func (o *serveOptions) readExportsFile(log *slog.Logger) ([]exportSpec, error) {
 	for _, w := range f.Warnings {
 		log.Warn("questionable exports", "at", w.Error())
 	}
-	for _, w := range laxerWarningsInTime(o.exportsFile, f, &o.comparing) {
+	for _, w := range directoryWarnings(o.exportsFile, f, &o.comparing) {
 		log.Warn("questionable exports", "at", w)
 	}
 	if len(f.Exports) == 0 && invalid == nil {

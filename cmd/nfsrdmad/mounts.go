@@ -1,12 +1,13 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
-	"os"
-	"strconv"
+	"path/filepath"
+	"slices"
 	"strings"
+
+	"github.com/nfsrdma/nfsrdma/internal/mountinfo"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 )
 
 // checkCrossing rejects the option crossmnt if there are mounts below dir, because an export
@@ -16,46 +17,40 @@ func checkCrossing(dir string) error {
 	if err != nil {
 		return err
 	}
-	table, err := os.ReadFile("/proc/self/mountinfo")
+	list, err := mountinfo.All()
 	if err != nil {
 		return fmt.Errorf("crossmnt: %w", err)
 	}
-	if mounts := mountsBelow(table, path); len(mounts) > 0 {
+	if mounts := mountinfo.Below(list, []string{path})[0]; len(mounts) > 0 {
 		return fmt.Errorf("option crossmnt: clients of %s do not see %s, which is another mount: export it on its own line, and remove crossmnt",
-			dir, strings.Join(mounts, ", "))
+			dir, strings.Join(mountinfo.Points(mounts), ", "))
 	}
 	return nil
 }
 
-// mountsBelow returns the mounts below a directory according to the kernel's table (proc(5)):
-// the fifth field of each line, in which blanks are escaped as \040 and so on.
-func mountsBelow(table []byte, dir string) (mounts []string) {
-	dir = strings.TrimSuffix(dir, "/") + "/"
-	lines := bufio.NewScanner(bytes.NewReader(table))
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		if len(fields) < 5 {
+// hiddenMountWarnings returns a warning for each export below which there are mounts that its
+// clients do not see. If only is not empty, it returns only those for these directories.
+func hiddenMountWarnings(name string, f *exports.File, only ...string) (list []string) {
+	all, err := mountinfo.All()
+	if err != nil {
+		return nil
+	}
+	dirs := make([]string, len(f.Exports))
+	for i, e := range f.Exports {
+		dirs[i] = e.Path
+		if len(only) > 0 && !slices.Contains(only, e.Path) { // its storage may not respond
 			continue
 		}
-		if at := unescapeOctal(fields[4]); strings.HasPrefix(at, dir) && at != dir {
-			mounts = append(mounts, at)
+		if path, err := filepath.EvalSymlinks(e.Path); err == nil {
+			dirs[i] = path
 		}
 	}
-	return mounts
-}
-
-// unescapeOctal decodes \ooo in a field of the kernel's table.
-func unescapeOctal(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
+	for i, mounts := range mountinfo.Below(all, dirs) {
+		mounts = slices.DeleteFunc(mounts, func(m mountinfo.Mount) bool { return !m.HasFiles() })
+		if e := f.Exports[i]; len(mounts) > 0 && (len(only) == 0 || slices.Contains(only, e.Path)) {
+			list = append(list, fmt.Sprintf("%s:%d: clients of %s see empty directories in place of the mounts below it (%s): export each on its own line",
+				name, e.Line, e.Path, mountinfo.Summary(mounts)))
 		}
-		b.WriteByte(s[i])
 	}
-	return b.String()
+	return list
 }

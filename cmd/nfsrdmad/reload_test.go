@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -264,22 +263,6 @@ func TestServeExports(t *testing.T) {
 		require.True(t, time.Now().Before(end), "the new file has no effect")
 	}
 	assert.Equal(t, mount3.ErrNoEnt, mnt("/a"))
-}
-
-func TestMountsBelow(t *testing.T) {
-	var table strings.Builder
-	for i, at := range []string{"/", "/srv", `/srv/a\040b`, "/srv/a/b", "/srvx", `/srv\134x`} {
-		fmt.Fprintf(&table, "%d 1 0:1 / %s rw shared:1 - ext4 /dev/x rw\n", i, at)
-	}
-	table.WriteString("short line\n")
-	for dir, want := range map[string][]string{
-		"/":        {"/srv", "/srv/a b", "/srv/a/b", "/srvx", `/srv\x`},
-		"/srv":     {"/srv/a b", "/srv/a/b"},
-		"/srv/a":   {"/srv/a/b"},
-		"/srv/a/b": nil,
-	} {
-		assert.Equal(t, want, mountsBelow([]byte(table.String()), dir), dir)
-	}
 }
 
 // TestReloadUnderLoad checks calls while directories come and go. Calls in a

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/internal/mountinfo"
 	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 )
 
@@ -28,7 +29,7 @@ func (h *Host) checkExports(ctx context.Context) (list []Finding) {
 	if len(f.Exports) == 0 {
 		return []Finding{{"exports", Fail, h.ExportsFile + " lists no export", "add one: /srv/data 192.0.2.0/24(rw)"}}
 	}
-	found := make([][]Finding, len(f.Exports))
+	found := make([][]Finding, len(f.Exports), len(f.Exports)+1)
 	slots := make(chan struct{}, maxParallelChecks)
 	var wg sync.WaitGroup
 	for i, e := range f.Exports {
@@ -45,7 +46,30 @@ func (h *Host) checkExports(ctx context.Context) (list []Finding) {
 		})
 	}
 	wg.Wait()
-	return slices.Concat(found...)
+	return slices.Concat(append(found, checkHiddenMounts(f.Exports, found))...)
+}
+
+// checkHiddenMounts checks for mounts that clients do not see, below the exports whose directories
+// were found.
+func checkHiddenMounts(list []exports.Export, found [][]Finding) (hidden []Finding) {
+	all, err := mountinfo.All()
+	if err != nil {
+		return nil
+	}
+	dirs := make([]string, len(list))
+	for i, e := range list {
+		dirs[i] = e.Path
+		if found[i][0].Grade == OK { // otherwise its file system may not respond
+			dirs[i], _ = filepath.EvalSymlinks(e.Path)
+		}
+	}
+	for i, mounts := range mountinfo.Below(all, dirs) {
+		mounts = slices.DeleteFunc(mounts, func(m mountinfo.Mount) bool { return !m.HasFiles() })
+		if len(mounts) > 0 {
+			hidden = append(hidden, Finding{"mounts", Warn, fmt.Sprintf("clients of %s see empty directories in place of the mounts below it (%s)", list[i].Path, mountinfo.Summary(mounts)), "export each on its own line"})
+		}
+	}
+	return hidden
 }
 
 // maxParallelChecks is how many directories are checked at a time.

@@ -10,6 +10,7 @@ import (
 // A Mount is a line of the list.
 type Mount struct {
 	ID     uint64 // as in statx(2)
+	Parent uint64 // the ID of the mount below
 	Device string // major and minor number, separated by a colon
 	Point  string // the directory
 	Kind   string // the file system type
@@ -50,7 +51,8 @@ func parseLine(line string) (m Mount, ok bool) {
 		return m, false
 	}
 	id, err := strconv.ParseUint(fields[0], 10, 64)
-	return Mount{ID: id, Device: fields[2], Point: decodeOctal(fields[4]), Kind: rest[0], Source: decodeOctal(rest[1])}, err == nil
+	parent, _ := strconv.ParseUint(fields[1], 10, 64)
+	return Mount{ID: id, Parent: parent, Device: fields[2], Point: decodeOctal(fields[4]), Kind: rest[0], Source: decodeOctal(rest[1])}, err == nil
 }
 
 // decodeOctal replaces each \ooo with its byte.
