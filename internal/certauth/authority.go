@@ -1,0 +1,243 @@
+package certauth
+
+import (
+	"crypto/ecdsa"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/internal/stablefile"
+)
+
+// Validity of certificates. The authority's is renewed while it is longer than a new client's, so
+// that clients get it with their next certificates.
+const (
+	authorityDays = 3650
+	hostDays      = 397
+	renewDays     = hostDays / 3 // a host's certificate is due when it is valid for less
+	day           = 24 * time.Hour
+)
+
+// Files in an authority's directory.
+const (
+	caCert     = "ca.pem"
+	caKey      = "ca.key"
+	serverCert = "server.pem"
+	serverKey  = "server.key"
+	clientsDir = "clients"
+)
+
+// An Authority is a certificate authority in a directory.
+type Authority struct {
+	dir  string
+	now  func() time.Time
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// Create creates an authority in dir, which must be missing or empty, and a certificate for a
+// server with the names. With force, it moves an existing directory to dir.old. After an error
+// dir is as it was.
+func Create(dir string, names []string, force bool, now func() time.Time) (*Authority, error) {
+	if len(names) == 0 {
+		return nil, errors.New("a server's certificate needs a name or an address: give --name")
+	}
+	names = slices.Clone(names)
+	for i, n := range names {
+		var err error
+		if names[i], err = NormalizeName(n); err != nil {
+			return nil, err
+		}
+	}
+	used, err := isUsed(dir)
+	if err != nil {
+		return nil, err
+	}
+	old := dir + ".old"
+	if used && !force {
+		return nil, fmt.Errorf("%s exists already: nfsrdmad cert renew renews its certificates; --force moves it to %s, and clients then need new bundles", dir, old)
+	}
+	if _, err := os.Lstat(old); used && err == nil {
+		return nil, fmt.Errorf("%s exists already: remove it, or rename it", old)
+	}
+	next := dir + ".new"
+	if err := os.RemoveAll(next); err != nil { // from a crash
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(next, 0o700); err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(next)
+	a := &Authority{dir: next, now: now}
+	if err := a.createFiles(names); err != nil {
+		return nil, err
+	}
+	if used {
+		err = os.Rename(dir, old)
+	} else if err = os.Remove(dir); errors.Is(err, fs.ErrNotExist) { // an empty directory
+		err = nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Rename(next, dir); err != nil {
+		return nil, err
+	}
+	a.dir = dir
+	return a, stablefile.SyncDir(filepath.Dir(dir), (*os.File).Sync)
+}
+
+// isUsed reports whether dir exists and is not empty.
+func isUsed(dir string) (bool, error) {
+	list, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return len(list) > 0, err
+}
+
+func (a *Authority) createFiles(names []string) (err error) {
+	if a.key, err = a.createKey(caKey); err != nil {
+		return err
+	}
+	// Authorities of one server have different names, of at most 64 bytes (ub-common-name, RFC 5280).
+	name := fmt.Sprintf("nfsrdma %.32s %s", names[0], a.now().UTC().Format("20060102T150405Z"))
+	if err := a.signSelf(name); err != nil {
+		return err
+	}
+	key, err := a.createKey(serverKey)
+	if err != nil {
+		return err
+	}
+	der, err := a.signHost(names, forServer, &key.PublicKey)
+	if err != nil {
+		return err
+	}
+	if err := a.writeFile(serverCert, encodeCert(der)); err != nil {
+		return err
+	}
+	return os.Mkdir(filepath.Join(a.dir, clientsDir), 0o700)
+}
+
+// Open opens the authority that Create has created in dir.
+func Open(dir string, now func() time.Time) (*Authority, error) {
+	a := &Authority{dir: dir, now: now}
+	var err error
+	if a.cert, err = readCert(filepath.Join(dir, caCert)); err != nil {
+		return nil, err
+	}
+	if a.key, err = readKey(filepath.Join(dir, caKey)); err != nil {
+		return nil, err
+	}
+	if !a.key.PublicKey.Equal(a.cert.PublicKey) {
+		return nil, fmt.Errorf("%s is not the key of %s: restore both from one backup", filepath.Join(dir, caKey), filepath.Join(dir, caCert))
+	}
+	return a, nil
+}
+
+// path returns the path of one of the authority's files.
+func (a *Authority) path(name string) string { return filepath.Join(a.dir, name) }
+
+// ServerFiles returns the paths of the server's certificate, its key, and the authority.
+func (a *Authority) ServerFiles() (cert, key, ca string) {
+	return a.path(serverCert), a.path(serverKey), a.path(caCert)
+}
+
+func (a *Authority) writeFile(name string, content []byte) error {
+	return stablefile.Replace(a.path(name), content, (*os.File).Sync)
+}
+
+// A Certificate is one that an authority has signed, or its own.
+type Certificate struct {
+	Role   string // authority, server or client
+	Names  []string
+	File   string
+	Expiry time.Time
+}
+
+// Due reports whether the certificate should be renewed.
+func (c *Certificate) Due(now time.Time) bool {
+	days := renewDays
+	if c.Role == "authority" {
+		days = 2 * hostDays
+	}
+	return c.Expiry.Sub(now) < time.Duration(days)*day
+}
+
+// List returns the certificates in dir: the authority's, the server's, and the clients' in order
+// of their names.
+func List(dir string) ([]Certificate, error) {
+	var list []Certificate
+	add := func(role, file string) error {
+		c, err := readCert(file)
+		if err != nil {
+			return err
+		}
+		names := namesOf(c)
+		if role == "authority" {
+			names = []string{c.Subject.CommonName}
+		}
+		list = append(list, Certificate{Role: role, Names: names, File: file, Expiry: c.NotAfter})
+		return nil
+	}
+	if err := errors.Join(add("authority", filepath.Join(dir, caCert)), add("server", filepath.Join(dir, serverCert))); err != nil {
+		return nil, err
+	}
+	clients, err := os.ReadDir(filepath.Join(dir, clientsDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, c := range clients {
+		if !strings.HasSuffix(c.Name(), ".pem") {
+			continue
+		}
+		if err := add("client", filepath.Join(dir, clientsDir, c.Name())); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// Renew renews the authority's and the server's certificates if they are due, the server's in any
+// case with always. It returns the renewed ones.
+func (a *Authority) Renew(always bool) (renewed []Certificate, err error) {
+	list, err := List(a.dir)
+	if err != nil {
+		return nil, err
+	}
+	now := a.now()
+	if list[0].Due(now) {
+		if err := a.signSelf(a.cert.Subject.CommonName); err != nil {
+			return nil, err
+		}
+		renewed = append(renewed, Certificate{list[0].Role, list[0].Names, list[0].File, a.cert.NotAfter})
+	}
+	if !always && !list[1].Due(now) {
+		return renewed, nil
+	}
+	key, err := readKey(a.path(serverKey))
+	if err != nil {
+		return renewed, err
+	}
+	der, err := a.signHost(list[1].Names, forServer, &key.PublicKey)
+	if err != nil {
+		return renewed, err
+	}
+	c, err := x509.ParseCertificate(der)
+	if err != nil {
+		return renewed, err
+	}
+	if err := a.writeFile(serverCert, encodeCert(der)); err != nil {
+		return renewed, err
+	}
+	return append(renewed, Certificate{list[1].Role, list[1].Names, list[1].File, c.NotAfter}), nil
+}
