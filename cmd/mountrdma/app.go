@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 // app is one run of the program: its flags, and the connections that its
 // command has opened.
 type app struct {
+	stdin          io.Reader
 	stdout, stderr io.Writer
 	umask          uint32 // this process's, for objects created on servers
 
@@ -53,7 +55,7 @@ type app struct {
 func newApp(stdout, stderr io.Writer) *app {
 	umask := unix.Umask(0)
 	unix.Umask(umask)
-	return &app{stdout: stdout, stderr: stderr, umask: uint32(umask)}
+	return &app{stdin: os.Stdin, stdout: stdout, stderr: stderr, umask: uint32(umask)}
 }
 
 // addFlags adds the flags that all commands have.

@@ -54,6 +54,12 @@ func TestProgress(t *testing.T) {
 	assert.Contains(t, got, "not copied: not a file, directory or symbolic link\r\n")
 
 	tty, written = openTerminal(t)
+	status = run(t.Context(), []string{"cp", "-r", dir + "/t", r.url, "--exclude=fifo"}, io.Discard, tty)
+	got = written()
+	assert.Equal(t, cli.ExitOK, status)
+	assert.Regexp(t, `2/2 files +100%.*\r?\n2 files, 4\.0 MiB in [^,]*s, [^,]*iB/s\r\n$`, got, "it ends complete, and with a summary")
+
+	tty, written = openTerminal(t)
 	status = run(t.Context(), []string{"cp", "-q", dir + "/t/big", r.url}, io.Discard, tty)
 	assert.Equal(t, cli.ExitOK, status)
 	assert.Empty(t, written(), "quiet")

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -20,6 +21,17 @@ type Config struct {
 	Preserve  bool   // keep modes, times and hard links, and, for root, owners
 	Jobs      int    // files in flight
 	Umask     uint32 // this process's umask
+	Resume    bool   // continue partial files
+	Update    bool   // skip files whose copies are not older
+	Checksum  bool   // skip files whose copies have the same content; compare all of partial files
+
+	// Exclude reports whether an object below a source is not copied. path is relative
+	// to the source.
+	Exclude func(path string) bool
+
+	// DryRun, if not nil, is called with each object that would be copied, instead of
+	// copying it.
+	DryRun func(from, to string)
 
 	// Terminal, if not nil, shows a progress bar.
 	Terminal io.Writer
@@ -49,6 +61,14 @@ type Copier struct {
 	destinations map[fileID]bool // directories on servers that this copy writes
 	links        linkedFiles
 	warned       [numWarnings]atomic.Bool
+	parts        leftParts
+}
+
+// leftParts are the partial files that a copy leaves.
+type leftParts struct {
+	mu    sync.Mutex
+	list  []error // at most maxListedParts
+	count int
 }
 
 // New returns a Copier for one copy. The caller must call Wait.
@@ -72,14 +92,18 @@ func (c *Copier) Stop(err error) { c.cancel(err) }
 // cli.ErrReported if others were reported.
 func (c *Copier) Wait() error {
 	_ = c.jobs.Wait() // jobs report their own errors
-	c.bar.close()
 	err := context.Cause(c.ctx)
+	c.bar.close(err == nil && !c.failed.Load())
+	c.reportParts()
 	c.cancel(nil)
 	if err == nil && c.failed.Load() {
 		err = cli.ErrReported
 	}
 	return err
 }
+
+// Summary returns what the copy has done.
+func (c *Copier) Summary() Summary { return c.bar.summary() }
 
 // Fail handles an error. An error that all further calls would share stops the
 // copy; others are reported.
@@ -104,7 +128,7 @@ func (c *Copier) Copy(from Tree, path string, to Tree, target string) {
 		c.Fail(from.Explain(path, err))
 	case e.kind.IsDir() && !c.cfg.Recursive:
 		c.Fail(from.Explain(path, errors.New("is a directory: -r copies it with its content")))
-	case !c.cfg.Recursive && e.kind&(fs.ModeNamedPipe|fs.ModeCharDevice) != 0 && e.handle == nil:
+	case isStream(from) || !c.cfg.Recursive && e.kind&(fs.ModeNamedPipe|fs.ModeCharDevice) != 0 && e.handle == nil:
 		c.startFileCopy(from, e, to, target, nil) // a stream with unknown length
 	default:
 		c.copyObject(from, e, to, target, nil)
@@ -116,7 +140,7 @@ func (c *Copier) copyObject(from Tree, e entry, to Tree, target string, parent *
 	switch {
 	case e.kind.IsDir():
 		c.copyDir(from, e, to, target, parent)
-	case e.kind.IsRegular() && e.nlink > 1 && (c.cfg.Recursive || c.cfg.Preserve):
+	case e.kind.IsRegular() && e.nlink > 1 && (c.cfg.Recursive || c.cfg.Preserve) && c.cfg.DryRun == nil:
 		c.copyLinkedObject(sourceName{from, e, destination{to, target}, parent})
 	case e.kind.IsRegular():
 		c.startFileCopy(from, e, to, target, parent)
@@ -141,6 +165,10 @@ func (c *Copier) startJob(parent *dirCopy, do func()) {
 
 // copySymlink copies a symbolic link.
 func (c *Copier) copySymlink(from Tree, e entry, to Tree, target string) {
+	if c.cfg.DryRun != nil {
+		c.showCopy(from, e.path, to, target)
+		return
+	}
 	text, err := from.readlink(c.ctx, e)
 	if err != nil {
 		c.Fail(from.Explain(e.path, err))

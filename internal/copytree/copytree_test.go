@@ -48,7 +48,7 @@ func newServer(t *testing.T) Remote {
 	require.NoError(t, err)
 	fs, err := nfsclient.New(conn, nfsclient.Config{Window: WriteWindow}).FS(t.Context(), root, "")
 	require.NoError(t, err)
-	return Remote{FS: fs, Server: "server", Explain: func(path string, err error) error { return fmt.Errorf("%s: %w", path, err) }}
+	return Remote{FS: fs, Server: "server", Explain: func(path string, err error) error { return fmt.Errorf("%s: %w", path, err) }, Name: func(path string) string { return path }}
 }
 
 // writeRemoteFile creates a file on the server.
@@ -84,12 +84,16 @@ func TestSync(t *testing.T) {
 	writeRemoteFile(t, r, "d/empty", nil)
 	there := t.TempDir()
 	var mu sync.Mutex
-	synced := make(map[string]bool)
+	synced, syncedDirs := make(map[string]bool), make(map[string]bool)
 	t.Cleanup(func() { syncFile = (*os.File).Sync })
 	syncFile = func(f *os.File) error {
 		info, err := f.Stat()
 		mu.Lock()
 		defer mu.Unlock()
+		if info.IsDir() {
+			syncedDirs[filepath.Base(f.Name())] = true
+			return err
+		}
 		synced[fmt.Sprint(filepath.Base(f.Name()), " ", info.Size())] = true
 		return err
 	}
@@ -100,7 +104,8 @@ func TestSync(t *testing.T) {
 		return c.Wait()
 	}
 	require.NoError(t, copyOne(r.Tree(), "d", localTree(), filepath.Join(there, "d")))
-	assert.Equal(t, map[string]bool{"a 100000": true, "empty 0": true}, synced)
+	assert.Equal(t, map[string]bool{"a.part 100000": true, "empty.part 0": true}, synced)
+	assert.Equal(t, map[string]bool{filepath.Base(there): true, ".": true}, syncedDirs, "the names in them")
 	require.NoError(t, copyOne(r.Tree(), "d/a", localTree(), "/dev/null"))
 	require.NoError(t, copyOne(localTree(), filepath.Join(there, "d", "a"), r.Tree(), "up"))
 	assert.Len(t, synced, 2)
@@ -157,8 +162,9 @@ func TestProgressMoves(t *testing.T) {
 	p.countFile()
 	time.Sleep(redrawInterval)
 	p.addBytes(1)
-	p.close()
+	p.close(true)
 	got := tty.String()
 	assert.Contains(t, got, "1/2 files  25%")
 	assert.Contains(t, got, "(50/200 MiB")
+	assert.Contains(t, got, "100%", "at the end")
 }

@@ -3,6 +3,7 @@ package copytree
 import (
 	"errors"
 	"io/fs"
+	"path"
 	"sync/atomic"
 )
 
@@ -14,6 +15,7 @@ type dirCopy struct {
 	parent     *dirCopy
 	from, to   Tree
 	entry      entry
+	path       string       // relative to the source
 	created    bool         // this copy created it
 	unfinished atomic.Int32 // units of unfinished work in it: the walk, its directories, its jobs
 }
@@ -35,8 +37,14 @@ func (d *dirCopy) finishWork() {
 func (d *dirCopy) finishDir() {
 	defer d.from.close()
 	defer d.to.close()
+	if d.c.ctx.Err() != nil || d.c.cfg.DryRun != nil {
+		return
+	}
+	if err := d.to.syncNames(d.c.ctx, "."); err != nil {
+		d.c.Fail(d.to.Explain("", err))
+	}
 	ch := d.c.newAttrChange(&d.entry, d.to, d.created)
-	if d.c.ctx.Err() != nil || !ch.setMode && !ch.setTimes {
+	if !ch.setMode && !ch.setTimes {
 		return
 	}
 	if err := d.to.setAttr(d.c.ctx, ch); err != nil {
@@ -50,7 +58,7 @@ func (c *Copier) copyDir(from Tree, e entry, to Tree, target string, parent *dir
 		c.Fail(from.Explain(e.path, errors.New("not copied: it is the destination itself")))
 		return
 	}
-	made, err := c.makeDir(to, target, e.mode&^c.cfg.Umask&0o777|0o700, parent == nil)
+	made, err := c.makeDir(from, e, to, target, parent == nil)
 	if err != nil {
 		c.Fail(to.Explain(target, err))
 		return
@@ -60,7 +68,18 @@ func (c *Copier) copyDir(from Tree, e entry, to Tree, target string, parent *dir
 		c.Fail(from.Explain(e.path, err))
 		return
 	}
-	if d.to, err = to.openSub(c.ctx, target, made); err != nil {
+	switch {
+	case parent == nil && made && c.cfg.DryRun == nil:
+		err = to.syncNames(c.ctx, target)
+	case parent != nil:
+		d.path = path.Join(parent.path, e.path)
+	}
+	if err == nil && made && c.cfg.DryRun != nil {
+		d.to = &absentTree{to, target}
+	} else if err == nil {
+		d.to, err = to.openSub(c.ctx, target, made)
+	}
+	if err != nil {
 		d.from.close()
 		c.Fail(to.Explain(target, err))
 		return
@@ -72,7 +91,7 @@ func (c *Copier) copyDir(from Tree, e entry, to Tree, target string, parent *dir
 	for child, err := range d.from.listEntries(c.ctx) {
 		if err != nil {
 			c.Fail(d.from.Explain(child.path, err))
-		} else {
+		} else if c.cfg.Exclude == nil || !c.cfg.Exclude(path.Join(d.path, child.path)) {
 			c.copyObject(d.from, child, d.to, child.path, d)
 		}
 		if c.ctx.Err() != nil {
@@ -82,9 +101,16 @@ func (c *Copier) copyDir(from Tree, e entry, to Tree, target string, parent *dir
 }
 
 // makeDir creates a directory, unless path is one already.
-func (c *Copier) makeDir(to Tree, path string, mode uint32, top bool) (made bool, err error) {
+func (c *Copier) makeDir(from Tree, source entry, to Tree, path string, top bool) (made bool, err error) {
 	made = true
-	err = to.mkdir(c.ctx, path, mode)
+	if c.cfg.DryRun == nil {
+		err = to.mkdir(c.ctx, path, source.mode&^c.cfg.Umask&0o777|0o700)
+	} else if _, err = to.stat(c.ctx, path, top); err == nil {
+		err = fs.ErrExist
+	} else if errors.Is(err, fs.ErrNotExist) {
+		c.showCopy(from, source.path, to, path)
+		return true, nil
+	}
 	if top || errors.Is(err, fs.ErrExist) {
 		e, serr := to.stat(c.ctx, path, top)
 		if serr == nil && e.kind.IsDir() {

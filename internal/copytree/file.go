@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
+	"math"
 
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/rdma/buf"
@@ -20,9 +22,7 @@ func (c *Copier) startFileCopy(from Tree, e entry, to Tree, target string, paren
 		defer c.memory.Release(weight)
 		if err := c.copyFile(from, e, to, target); err != nil {
 			c.Fail(err)
-			return
 		}
-		c.bar.countFile()
 	})
 }
 
@@ -35,48 +35,102 @@ func (c *Copier) memoryWeight(e *entry) int64 {
 	return min(max(e.size, minWeight), maxWeight)
 }
 
-// errSame reports a copy that would truncate its source.
-var errSame = errors.New("source and destination are the same file")
+var (
+	errSame = errors.New("source and destination are the same file")
+	errDir  = errors.New("is a directory, which a file cannot replace")
+)
 
-// copyFile copies e to target with its data and attributes. The returned error names the
-// source or the target, whichever failed.
+// copyFile copies e to target with its data and attributes, unless that is up to date. The
+// returned error names the source or the target, whichever failed.
 func (c *Copier) copyFile(from Tree, e entry, to Tree, target string) error {
-	if e.id.server != "" {
-		if existing, err := to.stat(c.ctx, target, true); err == nil && existing.id == e.id {
-			return to.Explain(target, errSame)
-		}
+	there, err := c.statTarget(&e, to, target)
+	if err != nil {
+		return to.Explain(target, err)
 	}
 	src, err := from.openFile(c.ctx, e)
 	if err != nil {
 		return from.Explain(e.path, err)
 	}
 	defer src.closeFile()
+	switch same, err := c.isUpToDate(src, &e, to, there); {
+	case err != nil:
+		return to.Explain(target, err)
+	case same:
+		c.bar.skipFile(e.size)
+		return nil
+	case c.cfg.DryRun != nil:
+		c.showCopy(from, e.path, to, target)
+		c.bar.addBytes(e.size)
+		c.bar.countFile()
+		return nil
+	}
 	c.warnAttributes(from, e.path, src)
 	mode := e.mode &^ c.cfg.Umask & 0o777
 	if c.cfg.Preserve {
 		mode &= 0o700 // no other user may read an incomplete copy
 	}
-	dst, err := to.createFile(c.ctx, target, mode|0o600)
+	dst, err := c.openOutput(src, &e, to, target, mode|0o600, there != nil && !there.kind.IsRegular())
 	if err != nil {
-		return to.Explain(target, err)
+		return err
 	}
-	sourceFailed, err := c.copyData(src, dst, &e)
-	if ch := c.newAttrChange(&e, to, true); err == nil && (ch.setTimes || mode|0o600 != mode) {
-		sourceFailed, err = false, dst.setAttr(c.ctx, ch)
-	}
-	if local, ok := dst.(*localFile); ok && err == nil {
-		sourceFailed, err = false, local.syncData()
-	}
+	sourceFailed, err := c.writeOutput(src, dst, &e, mode)
 	if cerr := dst.closeFile(); err == nil {
 		sourceFailed, err = false, cerr
 	}
 	switch {
 	case err == nil:
+		c.bar.countFile()
 		return nil
 	case sourceFailed:
-		return from.Explain(e.path, err)
+		err = from.Explain(e.path, err)
+	default:
+		err = to.Explain(target, err)
 	}
-	return to.Explain(target, err)
+	c.abandonPart(dst, &e)
+	return err
+}
+
+// statTarget returns the object that a copy of e would replace, or nil. A symbolic link is
+// returned itself.
+func (c *Copier) statTarget(e *entry, to Tree, target string) (*entry, error) {
+	if to.isFresh() {
+		return nil, nil
+	}
+	there, err := to.stat(c.ctx, target, false)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case there.kind.IsDir():
+		return nil, errDir
+	}
+	final := there
+	if there.kind == fs.ModeSymlink {
+		final, _ = to.stat(c.ctx, target, true)
+	}
+	if e.id.server != "" && final.id == e.id {
+		return nil, errSame
+	}
+	return &there, nil
+}
+
+// writeOutput writes the data that dst lacks, and completes it. sourceFailed reports
+// whether err came from the source.
+func (c *Copier) writeOutput(src openFile, dst *output, e *entry, mode uint32) (sourceFailed bool, err error) {
+	c.bar.skipBytes(dst.off)
+	if sourceFailed, err := c.copyData(src, dst, e); err != nil {
+		return sourceFailed, err
+	}
+	if dst.isResumed {
+		if now, err := src.version(c.ctx); err != nil || now != e.version() {
+			return true, errors.Join(err, errChanged)
+		}
+	}
+	ch := c.newAttrChange(e, dst.to, true)
+	ch.resetAtime = dst.part != "" && !e.mark().IsZero()
+	change := ch.setTimes || ch.resetAtime || dst.isResumed || mode|0o600 != mode
+	return false, dst.complete(c, ch, change)
 }
 
 // newAttrChange returns the attribute changes for e's copy. created means that this copy
@@ -93,33 +147,53 @@ func (c *Copier) newAttrChange(e *entry, to Tree, created bool) attrChange {
 	}
 }
 
-// copyData copies a file's content. source reports whether err came from reading the source.
-func (c *Copier) copyData(from, to openFile, e *entry) (source bool, err error) {
-	local, ok := from.(*localFile)
-	if ok {
-		return c.uploadFile(local, to.(*remoteFile).File, e) // cp rejects copies from local to local
+// copyData copies a file's content from offset dst.off. sourceFailed reports whether err came
+// from reading the source.
+func (c *Copier) copyData(src openFile, dst *output, e *entry) (sourceFailed bool, err error) {
+	switch from := src.(type) {
+	case *localFile:
+		return c.uploadFile(from, dst.openFile.(*remoteFile).File, e, dst.off) // cp rejects copies from local to local
+	case *streamFile:
+		return c.uploadStream(from, dst.openFile.(*remoteFile).File)
 	}
-	src := from.(*remoteFile).File
-	if dst, ok := to.(*localFile); ok {
-		return c.downloadFile(src, dst, e)
+	from := src.(*remoteFile).File
+	switch to := dst.openFile.(type) {
+	case *localFile:
+		return c.downloadFile(from, to, e, dst.off)
+	case *streamFile:
+		w := &countingWriter{w: to.w, bar: c.bar}
+		err := c.fetchContent(from, w, 0, e.size)
+		return err != nil && !w.hasFailed(), err
 	}
-	return c.relayFile(src, to.(*remoteFile).File)
+	return c.relayFile(from, dst.openFile.(*remoteFile).File, dst.off)
+}
+
+func (c *Copier) uploadStream(src io.Reader, dst *nfsclient.File) (sourceFailed bool, err error) {
+	r := &countingReader{r: src, bar: c.bar}
+	_, err = dst.CopyFrom(c.ctx, r, 0)
+	return r.hasFailed(), err
 }
 
 // uploadFile copies src's data between its holes.
-func (c *Copier) uploadFile(src *localFile, dst *nfsclient.File, e *entry) (source bool, err error) {
-	if !e.kind.IsRegular() || !e.isSparse() {
-		r := &countingReader{r: src, bar: c.bar}
-		_, err := dst.CopyFrom(c.ctx, r, 0)
+func (c *Copier) uploadFile(src *localFile, dst *nfsclient.File, e *entry, off int64) (sourceFailed bool, err error) {
+	if !e.kind.IsRegular() {
+		return c.uploadStream(src, dst)
+	}
+	if !e.isSparse() {
+		r := &countingReader{r: io.NewSectionReader(src, off, math.MaxInt64-off), bar: c.bar}
+		_, err := dst.CopyFrom(c.ctx, r, off)
 		return r.hasFailed(), err
 	}
 	parts, err := src.dataExtents(e.size)
 	if err != nil {
 		return true, err
 	}
-	end := int64(0)
+	end := off
 	for _, x := range parts {
-		c.bar.addBytes(x.off - end)
+		if x = x.after(end); x.n == 0 {
+			continue
+		}
+		c.bar.skipBytes(x.off - end)
 		r := &countingReader{r: io.NewSectionReader(src, x.off, x.n), bar: c.bar}
 		if _, err := dst.CopyFrom(c.ctx, r, x.off); err != nil {
 			return r.hasFailed(), err
@@ -127,32 +201,44 @@ func (c *Copier) uploadFile(src *localFile, dst *nfsclient.File, e *entry) (sour
 		end = x.off + x.n
 	}
 	if end < e.size {
-		c.bar.addBytes(e.size - end)
+		c.bar.skipBytes(e.size - end)
 		return false, dst.Truncate(c.ctx, uint64(e.size))
 	}
 	return false, nil
 }
 
-func (c *Copier) downloadFile(src *nfsclient.File, dst *localFile, e *entry) (source bool, err error) {
-	w := &countingWriter{w: dst, bar: c.bar}
-	holes := &sparseWriter{f: dst.File}
-	sparse := e.isSparse() && dst.isRegular()
-	if sparse {
+func (c *Copier) downloadFile(src *nfsclient.File, dst *localFile, e *entry, off int64) (sourceFailed bool, err error) {
+	stable := &syncingWriter{f: dst}
+	w := &countingWriter{w: stable, bar: c.bar}
+	holes := &sparseWriter{f: dst.File, off: off}
+	regular := dst.isRegular()
+	sparse := e.isSparse() && regular
+	switch {
+	case sparse:
 		w.w = holes
+	case !regular:
+		w.w = dst
+	case off > 0:
+		if _, err := dst.Seek(off, io.SeekStart); err != nil {
+			return false, err
+		}
 	}
-	err = c.fetchContent(src, w, e.size)
+	err = c.fetchContent(src, w, off, e.size)
+	sourceFailed = err != nil && !w.hasFailed()
+	if serr := stable.wait(); err == nil {
+		err = serr
+	}
 	if err == nil && sparse {
 		return false, holes.setLength()
 	}
-	return err != nil && !w.hasFailed(), err
+	return sourceFailed, err
 }
 
-// fetchContent writes all of src to w. Servers prepare buffers of the length that a
-// READ requests. For a small file, fetchContent therefore requests its length plus
-// one byte, which shows whether the file has grown.
-func (c *Copier) fetchContent(src *nfsclient.File, w io.Writer, size int64) error {
-	done := int64(0)
-	if size < smallFile {
+// fetchContent writes all of src after offset off to w. Servers prepare buffers of the
+// length that a READ requests. For a small file, fetchContent therefore requests its
+// length plus one byte, which shows whether the file has grown.
+func (c *Copier) fetchContent(src *nfsclient.File, w io.Writer, off, size int64) error {
+	if off == 0 && size < smallFile {
 		b := buf.Default.Get(int(size) + 1)
 		defer b.Release()
 		n, err := src.ReadAt(c.ctx, b.B, 0)
@@ -162,24 +248,24 @@ func (c *Copier) fetchContent(src *nfsclient.File, w io.Writer, size int64) erro
 		if _, werr := w.Write(b.B[:n]); werr != nil || err == io.EOF {
 			return werr
 		}
-		done = int64(n)
+		off = int64(n)
 	}
-	_, err := src.CopyTo(c.ctx, w, done)
+	_, err := src.CopyTo(c.ctx, w, off)
 	return err
 }
 
 // relayFile copies from one server to another, through a pipe.
-func (c *Copier) relayFile(src, dst *nfsclient.File) (source bool, err error) {
+func (c *Copier) relayFile(src, dst *nfsclient.File, off int64) (source bool, err error) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
 	r, w := io.Pipe()
 	read := make(chan error, 1)
 	go func() {
-		_, err := src.CopyTo(ctx, &countingWriter{w: w, bar: c.bar}, 0)
+		_, err := src.CopyTo(ctx, &countingWriter{w: w, bar: c.bar}, off)
 		_ = w.CloseWithError(err)
 		read <- err
 	}()
-	_, err = dst.CopyFrom(ctx, r, 0)
+	_, err = dst.CopyFrom(ctx, r, off)
 	_ = r.CloseWithError(errSinkFailed)
 	cancel()
 	if rerr := <-read; rerr != nil && !errors.Is(rerr, errSinkFailed) && c.ctx.Err() == nil && errors.Is(err, rerr) {

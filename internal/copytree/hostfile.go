@@ -37,6 +37,19 @@ func (t *hostTree) createFile(_ context.Context, path string, mode uint32) (open
 	return &localFile{File: f, fs: t.fs, path: path}, nil
 }
 
+func (f *localFile) version(context.Context) (fileVersion, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return fileVersion{}, err
+	}
+	e := hostEntry("", info)
+	return e.version(), nil
+}
+
+func (f *localFile) readAt(_ context.Context, p []byte, off int64) (int, error) {
+	return f.ReadAt(p, off)
+}
+
 func (f *localFile) setAttr(_ context.Context, c attrChange) error {
 	return setHostAttr(f.fs, f.path, c)
 }
@@ -63,6 +76,13 @@ func (f *localFile) isRegular() bool {
 
 // An extent is a file's byte range between holes.
 type extent struct{ off, n int64 }
+
+// after returns the part of x from offset off.
+func (x extent) after(off int64) extent {
+	end := max(x.off+x.n, off)
+	x.off = max(x.off, off)
+	return extent{x.off, end - x.off}
+}
 
 // dataExtents returns the parts with data of a file that has size bytes. Short
 // holes count as data.
@@ -93,7 +113,7 @@ func (f *localFile) dataExtents(size int64) ([]extent, error) {
 // zeros is a hole's content.
 var zeros [holeBlock]byte
 
-// A sparseWriter writes sequentially to an empty file and leaves holes for
+// A sparseWriter writes sequentially to the end of a file and leaves holes for
 // zeros.
 type sparseWriter struct {
 	f   *os.File

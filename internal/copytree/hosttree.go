@@ -24,6 +24,7 @@ type hostFS interface {
 	Readlink(name string) (string, error)
 	Symlink(target, name string) error
 	Remove(name string) error
+	Rename(from, to string) error
 	Chmod(name string, mode fs.FileMode) error
 	Chown(name string, uid, gid int) error
 	Lchown(name string, uid, gid int) error
@@ -43,6 +44,7 @@ func (osFS) Mkdir(name string, perm fs.FileMode) error { return os.Mkdir(name, p
 func (osFS) Readlink(name string) (string, error)      { return os.Readlink(name) }
 func (osFS) Symlink(target, name string) error         { return os.Symlink(target, name) }
 func (osFS) Remove(name string) error                  { return os.Remove(name) }
+func (osFS) Rename(from, to string) error              { return os.Rename(from, to) }
 func (osFS) Chmod(name string, mode fs.FileMode) error { return os.Chmod(name, mode) }
 func (osFS) Lchown(name string, uid, gid int) error    { return os.Lchown(name, uid, gid) }
 func (osFS) Chown(name string, uid, gid int) error     { return os.Chown(name, uid, gid) }
@@ -74,7 +76,12 @@ func (t *hostTree) Explain(path string, err error) error {
 	return t.explain(filepath.Join(t.path, path), err)
 }
 
+// Name returns the path on this machine.
+func (t *hostTree) Name(path string) string { return filepath.Join(t.path, path) }
+
 func (t *hostTree) mayChown() bool { return os.Geteuid() == 0 }
+
+func (t *hostTree) isFresh() bool { return false }
 
 func (t *hostTree) close() {
 	if t.root != nil {
@@ -107,7 +114,7 @@ func hostEntry(path string, info fs.FileInfo) entry {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		e.used, e.uid, e.gid, e.nlink = st.Blocks*512, st.Uid, st.Gid, uint32(st.Nlink)
 		e.id = fileID{fs: uint64(st.Dev), file: st.Ino}
-		e.atime = time.Unix(st.Atim.Unix())
+		e.atime, e.ctime = time.Unix(st.Atim.Unix()), time.Unix(st.Ctim.Unix())
 	}
 	return e
 }
@@ -179,8 +186,13 @@ func setHostAttr(h hostFS, path string, c attrChange) error {
 			return err
 		}
 	}
-	if c.setTimes {
+	switch {
+	case c.setMark:
+		return h.Chtimes(path, c.atime, time.Time{})
+	case c.setTimes:
 		return h.Chtimes(path, c.atime, c.mtime)
+	case c.resetAtime:
+		return h.Chtimes(path, time.Now(), time.Time{})
 	}
 	return nil
 }

@@ -1,5 +1,7 @@
 package copytree
 
+import "time"
+
 // Memory bounds the bytes that a copy holds in memory for all its files. One file
 // takes at most FileMemory: WriteWindow bytes that wait for a COMMIT, which must be
 // the Window of the nfsclient.Client, and readWindow bytes for outstanding READs.
@@ -9,6 +11,10 @@ const (
 	WriteWindow = 64 << 20
 	readWindow  = 16 << 20
 )
+
+// MaxNameLength is the longest name to which .part is appended. A longer one is shortened
+// first, because file systems limit names to 255 bytes, some to 143.
+const MaxNameLength = 128
 
 const (
 	// maxLinked is the number of remembered source files with several names whose
@@ -31,6 +37,23 @@ const (
 
 	// minWeight is the part of Memory that a small file takes: one buffer.
 	minWeight = 1 << 20
+
+	// syncInterval is the number of bytes after which a growing local file is put on
+	// stable storage. unstableTail bounds the end of a partial file that may be lost
+	// after a crash, or have gaps: 2*syncInterval bytes here, WriteWindow bytes on a
+	// server, plus one READ or WRITE for each call in flight.
+	syncInterval = 64 << 20
+	unstableTail = 192 << 20
+
+	// compareBlock is the number of bytes that are compared at a time.
+	compareBlock = 4 << 20
+
+	// maxListedParts is the number of incomplete copies that a copy names at its end.
+	maxListedParts = 16
+
+	// cleanupTime is the time limit for removing a partial file after a copy has been
+	// interrupted.
+	cleanupTime = time.Second
 
 	// smallFile is the length below which a file is read with one READ for its
 	// length plus one byte.

@@ -118,7 +118,6 @@ func (c *Copier) copyName(n sourceName) bool {
 		c.Fail(err)
 		return false
 	}
-	c.bar.countFile()
 	return true
 }
 

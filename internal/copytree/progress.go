@@ -4,16 +4,28 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
 )
 
-// A progressBar shows the progress of a copy. Without a terminal it shows nothing.
+// A Summary counts what a copy has done.
+type Summary struct {
+	Files     int   // files, links and directories' other objects that were copied
+	Unchanged int   // files that were up to date
+	Bytes     int64 // of the files copied, without what Resume found and without holes
+}
+
+// A progressBar counts, and shows the progress of a copy. Without a terminal it shows
+// nothing.
 type progressBar struct {
-	mu          sync.Mutex
-	bar         *progressbar.ProgressBar // nil: show nothing
-	files, done int
+	mu    sync.Mutex
+	w     io.Writer
+	bar   *progressbar.ProgressBar // nil: show nothing
+	files int                      // found
+	sum   Summary
+	bytes atomic.Int64
 }
 
 func newProgress(w io.Writer) *progressBar {
@@ -21,8 +33,8 @@ func newProgress(w io.Writer) *progressBar {
 		return new(progressBar)
 	}
 	// The bar's length grows with the files found. One extra byte keeps the bar
-	// from being full before the end.
-	return &progressBar{bar: progressbar.NewOptions64(1,
+	// from being full before all files are on stable storage.
+	return &progressBar{w: w, bar: progressbar.NewOptions64(1,
 		progressbar.OptionSetWriter(w),
 		progressbar.OptionShowBytes(true),
 		progressbar.OptionShowCount(),
@@ -30,7 +42,6 @@ func newProgress(w io.Writer) *progressBar {
 		progressbar.OptionUseIECUnits(true),
 		progressbar.OptionFullWidth(),
 		progressbar.OptionThrottle(redrawInterval),
-		progressbar.OptionClearOnFinish(),
 	)}
 }
 
@@ -39,34 +50,47 @@ const redrawInterval = 100 * time.Millisecond
 
 // addFile adds a file to copy.
 func (p *progressBar) addFile(size int64) {
-	if p.bar == nil {
-		return
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.files++
-	p.updateText()
-	p.bar.AddMax64(size)
+	if p.bar != nil {
+		p.updateText()
+		p.bar.AddMax64(size)
+	}
 }
 
 // countFile counts a copied file.
 func (p *progressBar) countFile() {
-	if p.bar == nil {
-		return
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.done++
+	p.sum.Files++
+	p.updateText()
+}
+
+// skipFile counts a file that is up to date.
+func (p *progressBar) skipFile(size int64) {
+	p.skipBytes(size)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sum.Unchanged++
 	p.updateText()
 }
 
 func (p *progressBar) updateText() {
-	p.bar.Describe(fmt.Sprintf("%d/%d files", p.done, p.files))
+	if p.bar != nil {
+		p.bar.Describe(fmt.Sprintf("%d/%d files", p.sum.Files+p.sum.Unchanged, p.files))
+	}
 }
 
 // addBytes counts copied bytes.
 func (p *progressBar) addBytes(size int64) {
-	if p.bar == nil {
+	p.bytes.Add(size)
+	p.skipBytes(size)
+}
+
+// skipBytes counts bytes that need no copying.
+func (p *progressBar) skipBytes(size int64) {
+	if p.bar == nil || size == 0 {
 		return
 	}
 	p.mu.Lock()
@@ -84,11 +108,25 @@ func (p *progressBar) withoutBar(write func()) {
 	write()
 }
 
-// close removes the bar.
-func (p *progressBar) close() {
-	if p.bar != nil {
+// close shows the bar as full if the copy is complete, and removes it otherwise.
+func (p *progressBar) close(complete bool) {
+	switch {
+	case p.bar == nil:
+	case complete:
+		_ = p.bar.Finish()
+		_, _ = io.WriteString(p.w, "\n")
+	default:
 		_ = p.bar.Clear()
 	}
+}
+
+// summary returns what has been counted.
+func (p *progressBar) summary() Summary {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.sum
+	s.Bytes = p.bytes.Load()
+	return s
 }
 
 // A countingReader advances the bar and records a failure of its Reader.

@@ -27,7 +27,19 @@ type Tree interface {
 	openSub(ctx context.Context, path string, fresh bool) (Tree, error)
 
 	openFile(ctx context.Context, e entry) (openFile, error)
+	// createFile creates a file, or truncates what a symbolic link leads to.
 	createFile(ctx context.Context, path string, mode uint32) (openFile, error)
+	// createPart creates a partial copy of src, with its mark. It fails with
+	// fs.ErrExist if anything has the name.
+	createPart(ctx context.Context, path string, mode uint32, src *entry) (openFile, error)
+	// openPart opens an existing partial file, which stat has found, for reading
+	// and writing.
+	openPart(ctx context.Context, e entry) (openFile, error)
+	// renamePart gives a complete partial file its final name.
+	renamePart(ctx context.Context, f openFile, part, path string) error
+	// syncNames puts the names in the directory of path on stable storage. On a
+	// server they already are.
+	syncNames(ctx context.Context, path string) error
 	mkdir(ctx context.Context, path string, mode uint32) error
 	readlink(ctx context.Context, e entry) (string, error)
 	symlink(ctx context.Context, target, path string) error
@@ -42,13 +54,22 @@ type Tree interface {
 
 	// Explain wraps err with the name of path, as readable text.
 	Explain(path string, err error) error
+	// Name returns the name of path, as readable text.
+	Name(path string) string
 	// mayChown reports whether changes of owner may succeed.
 	mayChown() bool
+	// isFresh reports whether the copy created the directory, so that no name
+	// exists in it.
+	isFresh() bool
 	close()
 }
 
 // An openFile is an open file: a *localFile or a *remoteFile.
 type openFile interface {
+	// version returns the file's current version.
+	version(ctx context.Context) (fileVersion, error)
+	// readAt fills p, unless the file ends first.
+	readAt(ctx context.Context, p []byte, off int64) (int, error)
 	setAttr(ctx context.Context, c attrChange) error
 	closeFile() error
 }
@@ -70,8 +91,17 @@ type entry struct {
 	uid, gid     uint32
 	nlink        uint32
 	atime, mtime time.Time
+	ctime        time.Time
 	id           fileID
 }
+
+// version returns the version of the file that stat or listEntries found.
+func (e *entry) version() fileVersion {
+	return fileVersion{e.size, e.mtime.UnixNano(), e.ctime.UnixNano()}
+}
+
+// A fileVersion differs between two contents of one file: each change sets ctime.
+type fileVersion struct{ size, mtime, ctime int64 } // times in nanoseconds
 
 // isSparse reports whether a file has holes.
 func (e *entry) isSparse() bool { return e.used < e.size }
@@ -92,6 +122,9 @@ type attrChange struct {
 
 	setOwner bool // if the user may change owners
 	uid, gid uint32
+
+	setMark    bool // set only atime
+	resetAtime bool // replace a mark by the current time
 }
 
 // withoutOwner returns c without its rejected change of owner. It also drops the
@@ -107,9 +140,14 @@ func (c attrChange) toSetAttr() (a nfs3.SetAttr) {
 	a.Mode = nfs3.OptUint32{Set: c.setMode, Value: c.mode}
 	a.UID = nfs3.OptUint32{Set: c.setOwner, Value: c.uid}
 	a.GID = nfs3.OptUint32{Set: c.setOwner, Value: c.gid}
-	if c.setTimes {
+	switch {
+	case c.setMark:
+		a.Atime = nfs3.SetTime{How: nfs3.SetToClientTime, Time: nfsTime(c.atime)}
+	case c.setTimes:
 		a.Atime = nfs3.SetTime{How: nfs3.SetToClientTime, Time: nfsTime(c.atime)}
 		a.Mtime = nfs3.SetTime{How: nfs3.SetToClientTime, Time: nfsTime(c.mtime)}
+	case c.resetAtime:
+		a.Atime.How = nfs3.SetToServerTime
 	}
 	return a
 }
