@@ -77,7 +77,7 @@ When it accepts connections, it prints one line on standard output:
 			if o.listenAddr == "" {
 				return errors.New("--listen needs an address, such as 127.0.0.1:2049")
 			}
-			return nil
+			return errors.Join(cli.CheckAddress("--listen", o.listenAddr), cli.CheckAddress("--portmap", o.portmap))
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runBridge(cmd.Context(), &o) },
 	}

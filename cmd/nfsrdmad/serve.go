@@ -246,6 +246,10 @@ func (o *serveOptions) parseArgs(_ *cobra.Command, args []string) (err error) {
 		return errors.New("--portmap replaces rpcbind, and --register uses it: choose one")
 	}
 	return errors.Join(
+		cli.CheckAddress("--listen", o.listen),
+		cli.CheckAddress("--tcp", o.tcp),
+		cli.CheckAddress("--portmap", o.portmap),
+		cli.CheckAddress("--metrics", o.metrics),
 		cli.CheckRange("--inline", int64(o.inline), cmpriv.MinSize, cmpriv.MaxSize),
 		cli.CheckRange("--credits", int64(o.credits), 1, maxCredits),
 		cli.CheckRange("--max-payload", int64(o.maxPayload), minPayload, maxPayload),

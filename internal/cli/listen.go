@@ -8,6 +8,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// CheckAddress checks the form of a flag's address for listening. "" is none.
+func CheckAddress(flag, addr string) error {
+	if addr == "" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(addr)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s is not an address with a port: write one such as :2049, 192.0.2.1:2049 or [2001:db8::1]:2049", flag, addr)
+	}
+	return nil
+}
+
 // CanListenLater reports whether listening may succeed later without another configuration: the
 // port is in use, or the address is of a network interface that is not up.
 func CanListenLater(err error) bool {

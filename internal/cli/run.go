@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 )
 
@@ -33,6 +34,12 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
 	root.SilenceUsage = true // a port in use must not print all flags
 	root.SilenceErrors = true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if _, ok := errors.AsType[*pflag.NotExistError](err); ok {
+			return fmt.Errorf("%w: %s --help lists the flags", err, cmd.CommandPath())
+		}
+		return err
+	})
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetArgs(args)
 	root.SetOut(stdout)
