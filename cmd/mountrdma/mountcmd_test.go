@@ -90,7 +90,7 @@ func TestMountUsageErrors(t *testing.T) {
 		{helper, 1, "h:/x", "mount.nfsrdma: " + errNoOperands.Error()},
 		{helper, 1, "h /mnt", `mount.nfsrdma: "h" is not a mount source: write SERVER:/EXPORT, or nfs://SERVER[:PORT]/EXPORT`},
 		{helper, 1, "h:/x /mnt -o ro,timeo=0", "mount.nfsrdma: option timeo=0: not a number between 1 and 6000"},
-		{helper, 1, "h:/x /mnt -q", "mount.nfsrdma: unknown shorthand flag: 'q' in -q"},
+		{helper, 1, "h:/x /mnt -q", "mount.nfsrdma: unknown shorthand flag: 'q' in -q: mount.nfsrdma --help lists the flags"},
 	} {
 		var out, errs strings.Builder
 		assert.Equal(t, tt.status, tt.run(t.Context(), strings.Fields(tt.line), &out, &errs), tt.line)
