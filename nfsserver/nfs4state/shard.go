@@ -31,8 +31,10 @@ func newFileShards() []fileShard {
 
 // shardOf returns the shard with an object's file.
 func (s *State) shardOf(key string) *fileShard {
-	return &s.shards[maphash.String(s.seed, key)%fileShards]
+	return &s.shards[s.shardIndex(key)]
 }
+
+func (s *State) shardIndex(key string) int { return int(maphash.String(s.seed, key) % fileShards) }
 
 // fileOf returns an object's file, or nil. The caller has locked its shard or State.mu.
 func (s *State) fileOf(key string) *file { return s.shardOf(key).files[key] }

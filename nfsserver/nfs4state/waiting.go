@@ -18,8 +18,9 @@ type Waiting struct {
 	name   string
 	holder *holder
 	file   *file
-	among  *waitSet // that has it, while it is queued
-	number uint64   // in order of arrival
+	among  *waitSet      // that has it, while it is queued
+	number uint64        // in order of arrival
+	since  time.Duration // of the first request
 
 	// State.mu guards these.
 	lock       Lock // the last request
@@ -83,7 +84,7 @@ func (s *State) enqueueWaiter(by locker, a *Lock, d *Denied) nfs4.Status {
 		if !s.mayWait(f, c, stateIDCost(len(name))) || l.machine != nil && !s.hasQuota(c.group, stateIDs, l.cost) {
 			return full
 		}
-		w = &Waiting{name: name, holder: c, lock: lock}
+		w = &Waiting{name: name, holder: c, lock: lock, since: s.config.Now()}
 		if l.machine != nil {
 			used := l.machine.useFile(a.Key, a.Handle, a.Mark)
 			w.file, w.among = used.file, &used.waits

@@ -1,0 +1,378 @@
+package nfs4state
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/vfs/locks"
+)
+
+// A HeldFile is a snapshot of what clients hold of a file, for administrators. It may mix moments:
+// the State is unlocked while a long one is taken.
+type HeldFile struct {
+	Key         string
+	Handle      string // a filehandle by which a client uses the file; may be empty
+	Opens       []HeldOpen
+	Delegations []HeldDelegation
+	Locks       []HeldLock
+	Waiters     []LockWaiter
+	Omitted     bool // there is more than the limit
+}
+
+// A FileHolder is a client or Machine that holds a file, or waits for a lock.
+type FileHolder struct {
+	ID      uint64
+	Name    string         // co_ownerid, or a Machine's name: any bytes
+	Machine bool           // an NLM client
+	Minor   uint32         // unless Machine
+	Addr    netip.AddrPort // of NFSv4.0 clients and Machines
+	Conn    any            // a connection of an NFSv4.1 client, or nil
+}
+
+// A HeldOpen is the modes of an open-owner's open, or of an NLM SHARE.
+type HeldOpen struct {
+	*FileHolder
+	Access, Deny uint32 // ShareRead and ShareWrite
+}
+
+// A HeldDelegation is a client's delegation.
+type HeldDelegation struct {
+	*FileHolder
+	Write    bool
+	Recalled bool
+}
+
+// A HeldLock is a lock-owner's byte range.
+type HeldLock struct {
+	*FileHolder
+	Owner     string // any bytes
+	Range     locks.Range
+	Exclusive bool
+}
+
+// A LockWaiter is a lock-owner that waits for a byte range.
+type LockWaiter struct {
+	HeldLock
+	For    time.Duration // since its first request
+	OnHost bool          // for a lock of a host process
+}
+
+// HeldKeys returns the keys of files of which a client, or any client if id is 0, holds anything: the
+// first limit ones after the key after, or from the start if that is empty, in an order that does not
+// change. rest is the number of further files. The status is NFS4ERR_STALE_CLIENTID if there is no
+// such client.
+func (s *State) HeldKeys(id uint64, after string, limit int) (keys []string, rest int, status nfs4.Status) {
+	if id == 0 {
+		keys, rest = s.allHeldKeys(after, limit)
+		return keys, rest, nfs4.OK
+	}
+	h := s.findHolder(id)
+	if h == nil {
+		return nil, 0, nfs4.ErrStaleClientID
+	}
+	keys = s.keysOf(h)
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
+	if i, found := slices.BinarySearch(keys, after); found {
+		keys = keys[i+1:]
+	} else {
+		keys = keys[i:]
+	}
+	n := min(limit, len(keys))
+	return keys[:n], len(keys) - n, nfs4.OK
+}
+
+// allHeldKeys returns keys of all files, by shard.
+func (s *State) allHeldKeys(after string, limit int) (keys []string, rest int) {
+	first := 0
+	if after != "" {
+		first = s.shardIndex(after)
+	}
+	for i := first; i < len(s.shards); i++ {
+		w := s.walkShard(&s.shards[i])
+		var found []string
+		for key := range w.shard.files {
+			if i > first || key > after {
+				found = append(found, key)
+			}
+			w.visitEntry()
+		}
+		s.unlock(&w.hold)
+		slices.Sort(found)
+		n := min(limit-len(keys), len(found))
+		keys = append(keys, found[:n]...)
+		rest += len(found) - n
+	}
+	return keys, rest
+}
+
+// findHolder returns the client or Machine with an ID, or nil.
+func (s *State) findHolder(id uint64) *holder {
+	p := s.mu.lockPart(0)
+	defer func() { p.unlock() }()
+	if c := s.clients[id]; c != nil {
+		return &c.holder
+	}
+	for _, m := range s.machines {
+		if m.id == id {
+			return &m.holder
+		}
+		if p.countEntry(); p.shouldPause() {
+			p.unlock()
+			p = s.mu.lockPart(0)
+		}
+	}
+	return nil
+}
+
+// keysOf returns the keys of a holder's files, some of them repeatedly.
+func (s *State) keysOf(h *holder) (keys []string) {
+	p := s.mu.lockPart(h.part)
+	defer func() { p.unlock() }()
+	add := func(key string) {
+		keys = append(keys, key)
+		if p.countEntry(); p.shouldPause() {
+			p.unlock()
+			p = s.mu.lockPart(h.part)
+		}
+	}
+	if m := h.machine; m != nil {
+		for key := range m.files {
+			add(key)
+		}
+		return keys
+	}
+	for at := range h.client.opens {
+		add(at.file.key)
+	}
+	for f := range h.client.delegations {
+		add(f.key)
+	}
+	return keys
+}
+
+// HeldFile returns what a client, or every client if id is 0, holds of the file with a key, and who
+// waits for its locks. It returns at most limit opens, delegations, locks and waiters, and false if
+// nobody holds the file.
+func (s *State) HeldFile(key string, id uint64, limit int) (HeldFile, bool) {
+	r := fileReader{shardWalk: s.walkShard(s.shardOf(key)), file: HeldFile{Key: key}, id: id, left: limit, holders: make(map[*holder]*FileHolder)}
+	defer func() { s.unlock(&r.hold) }()
+	if f := r.shard.files[key]; f != nil {
+		r.readFile(f)
+	}
+	r.file.sortEntries()
+	return r.file, len(r.file.Opens)+len(r.file.Delegations)+len(r.file.Locks)+len(r.file.Waiters) > 0
+}
+
+// A shardWalk visits entries of a shard, which it locks.
+type shardWalk struct {
+	hold
+	state *State
+	shard *fileShard
+}
+
+// walkShard locks a shard; the caller must unlock the hold.
+func (s *State) walkShard(sh *fileShard) shardWalk {
+	w := shardWalk{state: s, shard: sh}
+	s.lockShard(sh, &w.hold, false)
+	return w
+}
+
+// visitEntry counts an entry, and unlocks the shard for a moment after many.
+func (w *shardWalk) visitEntry() {
+	if w.part.countEntry(); w.part.shouldPause() {
+		w.state.unlock(&w.hold)
+		w.state.lockShard(w.shard, &w.hold, false)
+	}
+}
+
+// A fileReader reads a HeldFile. What it has read of may change at each visitEntry.
+type fileReader struct {
+	shardWalk
+	file    HeldFile
+	id      uint64 // 0: of all clients
+	left    int
+	holders map[*holder]*FileHolder
+}
+
+func (r *fileReader) readFile(f *file) {
+	for i := len(f.opens) - 1; i >= 0; i-- {
+		o := f.opens[i]
+		if r.wants(&o.client.holder) && !r.readOpen(o) {
+			return
+		}
+		r.visitEntry()
+		i = min(i, len(f.opens))
+	}
+	for i := len(f.delegations) - 1; i >= 0; i-- {
+		d := f.delegations[i]
+		if r.wants(&d.client.holder) && !r.readDelegation(d) {
+			return
+		}
+		r.visitEntry()
+		i = min(i, len(f.delegations))
+	}
+	for m, held := range f.machines {
+		if r.wants(&m.holder) && !r.readMachineFile(held) {
+			return
+		}
+		r.visitEntry()
+	}
+	if f.queue == nil {
+		return
+	}
+	for _, w := range f.queue.byLock {
+		if !r.readWaiter(w) {
+			break
+		}
+		r.visitEntry()
+	}
+}
+
+// sortEntries sorts the snapshot: opens and delegations by client, locks by offset, and waiters by
+// their time.
+func (f *HeldFile) sortEntries() {
+	slices.SortStableFunc(f.Opens, func(a, b HeldOpen) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(f.Delegations, func(a, b HeldDelegation) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(f.Locks, func(a, b HeldLock) int {
+		return cmp.Or(cmp.Compare(a.Range.Start, b.Range.Start), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Owner, b.Owner))
+	})
+	slices.SortFunc(f.Waiters, func(a, b LockWaiter) int { return cmp.Compare(b.For, a.For) })
+}
+
+// wants reports whether the reader is for a holder.
+func (r *fileReader) wants(h *holder) bool { return r.id == 0 || r.id == h.id }
+
+// count counts an entry of the snapshot, and returns false if that is full.
+func (r *fileReader) count() bool {
+	if r.left == 0 {
+		r.file.Omitted = true
+		return false
+	}
+	r.left--
+	return true
+}
+
+func (r *fileReader) useHandle(handle string) {
+	if r.file.Handle == "" {
+		r.file.Handle = strings.Clone(handle)
+	}
+}
+
+func (r *fileReader) readOpen(o *Open) bool {
+	if !r.count() {
+		return false
+	}
+	r.useHandle(o.key.handle)
+	by := r.describeHolder(&o.client.holder)
+	modes := o.modes.Load()
+	r.file.Opens = append(r.file.Opens, HeldOpen{by, modes & nfs4.ShareBoth, modes >> denyShift})
+	return r.readLockSets(by, o)
+}
+
+// readLockSets reads the locks through an open or delegation.
+func (r *fileReader) readLockSets(by *FileHolder, o *Open) bool {
+	for _, set := range o.locks {
+		if !r.readLocks(by, &set.ownerLocks) {
+			return false
+		}
+		r.visitEntry()
+	}
+	return true
+}
+
+func (r *fileReader) readLocks(by *FileHolder, l *ownerLocks) bool {
+	for lock := range l.part.Within(locks.Range{End: locks.ToEnd}) {
+		if !r.count() {
+			return false
+		}
+		r.file.Locks = append(r.file.Locks, HeldLock{by, l.owner.name, lock.Range, lock.Exclusive})
+		r.visitEntry()
+	}
+	return true
+}
+
+func (r *fileReader) readDelegation(d *Delegation) bool {
+	if !r.count() {
+		return false
+	}
+	r.useHandle(d.key.handle)
+	by := r.describeHolder(&d.client.holder)
+	r.file.Delegations = append(r.file.Delegations, HeldDelegation{by, d.Writes(), d.recalled})
+	return r.readLockSets(by, &d.Open)
+}
+
+func (r *fileReader) readMachineFile(f *machineFile) bool {
+	if len(f.handles) > 0 {
+		r.useHandle(f.handles[0].handle)
+	}
+	by := r.describeHolder(&f.machine.holder)
+	for _, modes := range f.shares {
+		if !r.count() {
+			return false
+		}
+		r.file.Opens = append(r.file.Opens, HeldOpen{by, modes & nfs4.ShareBoth, modes >> denyShift})
+		r.visitEntry()
+	}
+	for _, l := range f.locks {
+		if !r.readLocks(by, l) {
+			return false
+		}
+		r.visitEntry()
+	}
+	return true
+}
+
+// readWaiter reads a waiting lock-owner, unless it has given up: see startTurn.
+func (r *fileReader) readWaiter(w *Waiting) bool {
+	s := r.state
+	now := s.config.Now()
+	if !w.queued || w.holder.client != nil && now-w.deniedAt > 2*s.config.Lease {
+		return true
+	}
+	if !r.count() {
+		return false
+	}
+	r.file.Waiters = append(r.file.Waiters, LockWaiter{
+		HeldLock{r.describeHolder(w.holder), w.name, w.lock.Range, w.lock.Exclusive}, now - w.since, w.heldOnHost,
+	})
+	return true
+}
+
+// describeHolder describes a holder. A part is locked.
+func (r *fileReader) describeHolder(h *holder) *FileHolder {
+	d := r.holders[h]
+	if d != nil {
+		return d
+	}
+	d = &FileHolder{ID: h.id, Name: h.key.id}
+	r.holders[h] = d
+	switch c := h.client; {
+	case c == nil:
+		d.Name, d.Machine, d.Addr = h.machine.Name, true, netip.AddrPortFrom(h.machine.Addr, 0)
+	case c.v40 != nil:
+		d.Addr = c.v40.addr
+	default:
+		d.Minor = c.minor
+		for _, session := range c.sessions {
+			if d.Conn = session.anyConn(); d.Conn != nil {
+				break
+			}
+		}
+	}
+	return d
+}
+
+// anyConn returns a connection that is bound to the session, or nil.
+func (s *Session) anyConn() any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for conn := range s.conns {
+		return conn
+	}
+	return nil
+}
