@@ -24,6 +24,7 @@ type FS struct {
 	witness     dirWitness
 	root        *object
 	rootStat    unix.Statx_t
+	dir         string      // its path on the host, without symbolic links
 	tree        int         // keeps the mount alive, or -1
 	mount       int         // the root, open for reading
 	proc        int         // /proc/self/fd

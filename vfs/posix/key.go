@@ -51,8 +51,12 @@ func (f *FS) AppendAliasKey(b []byte, h vfs.Handle) ([]byte, error) {
 
 func (f *FS) appendKey(b []byte, ino uint64) []byte {
 	r := &f.rootStat
-	b = binary.BigEndian.AppendUint64(b, unix.Mkdev(r.Dev_major, r.Dev_minor))
-	return binary.BigEndian.AppendUint64(b, ino)
+	return AppendInodeKey(b, unix.Mkdev(r.Dev_major, r.Dev_minor), ino)
+}
+
+// AppendInodeKey appends the key of the object with a device (st_dev) and an inode number.
+func AppendInodeKey(b []byte, dev, ino uint64) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, dev), ino)
 }
 
 // AppendKeyOf is AppendKey for a name (vfs.NameIdentifier). The daemon looks it up as itself, with

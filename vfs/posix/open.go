@@ -45,6 +45,7 @@ func (f *FS) prepareOpen(dir string, o *Options) (err error) {
 	if err := f.openMount(dir, o); err != nil {
 		return err
 	}
+	f.dir = hostDir(dir)
 	f.fsid = o.FSID
 	if f.fsid == 0 {
 		f.fsid = unix.Mkdev(f.rootStat.Dev_major, f.rootStat.Dev_minor)

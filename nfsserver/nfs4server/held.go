@@ -1,0 +1,125 @@
+package nfs4server
+
+import (
+	"context"
+	"time"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exportset"
+	"github.com/nfsrdma/nfsrdma/nfsserver/nfs4state"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+)
+
+// A HeldFile is what clients hold of a file, and where the file is.
+type HeldFile struct {
+	nfs4state.HeldFile
+	exportset.Location
+	Counters []CounterHolder // mounts with delegation counters
+}
+
+// A CounterHolder is a connection that holds a file by delegation counters.
+type CounterHolder struct {
+	Peer     *oncrpc.Peer
+	Recalled bool
+}
+
+// maxHeldEntries bounds the entries of a HeldFile of each kind.
+const maxHeldEntries = 1000
+
+// A HeldPage is a part of the list of held files.
+type HeldPage struct {
+	Files []HeldFile
+	Rest  int    // the number of further files
+	Next  string // the key of the last file, for the next page; empty: there is none
+}
+
+// HeldFiles lists at most limit files that a client, or any client if id is 0, holds, after the key
+// that is the previous page's Next. It finds the files' locations within locateTime: storage may
+// hang. The status is NFS4ERR_STALE_CLIENTID if there is no such client. Files that only mounts with
+// delegation counters hold are not listed.
+func (s *Server) HeldFiles(ctx context.Context, id uint64, after string, limit int) (p HeldPage, status nfs4.Status) {
+	keys, rest, status := s.state.HeldKeys(id, after, limit)
+	left := limit * heldPerFile
+	for i, key := range keys {
+		if left <= 0 || ctx.Err() != nil {
+			rest, keys = rest+len(keys)-i, keys[:i]
+			break
+		}
+		if f, ok := s.heldFile(key, id, min(left, maxHeldEntries)); ok {
+			left -= len(f.Opens) + len(f.Delegations) + len(f.Locks) + len(f.Waiters)
+			p.Files = append(p.Files, f)
+		}
+	}
+	if p.Rest = rest; rest > 0 && len(keys) > 0 {
+		p.Next = keys[len(keys)-1]
+	}
+	s.locateFiles(ctx, p.Files)
+	return p, status
+}
+
+// heldPerFile is the number of entries per file that a page has space for on average.
+const heldPerFile = 10
+
+// HeldObject returns what clients hold of an object (exportset.ObjectName), or false if they hold
+// nothing.
+func (s *Server) HeldObject(ctx context.Context, object string) (HeldFile, bool) {
+	f, ok := s.heldFile(object, 0, maxHeldEntries)
+	list := []HeldFile{f}
+	s.locateFiles(ctx, list)
+	return list[0], ok
+}
+
+func (s *Server) heldFile(key string, id uint64, limit int) (f HeldFile, ok bool) {
+	f.HeldFile, ok = s.state.HeldFile(key, id, limit)
+	for _, h := range s.exports.CounterHolders(key, maxHeldEntries) {
+		if p, is := h.Conn.(*oncrpc.Peer); is {
+			f.Counters = append(f.Counters, CounterHolder{p, h.Recalled})
+		}
+	}
+	return f, ok || len(f.Counters) > 0
+}
+
+// HasHostPath reports whether a path on the host lies in an export: exportset.Set.HasHostPath.
+func (s *Server) HasHostPath(path string) bool { return s.exports.HasHostPath(path) }
+
+// locateTime is the maximum time for the locations in a list.
+const locateTime = 2 * time.Second
+
+// locateFiles sets the files' locations. Without an answer from the storage, only the exports are
+// known. While maxLocating calls wait for storage, it queries none.
+func (s *Server) locateFiles(ctx context.Context, list []HeldFile) {
+	handles := make([]string, len(list))
+	for i := range list {
+		handles[i] = list[i].Handle
+		list[i].Export = s.exports.LocateExport([]byte(handles[i]))
+	}
+	select {
+	case s.locating <- struct{}{}:
+	default:
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, locateTime)
+	defer cancel()
+	found := make(chan exportset.Location)
+	go func() {
+		defer func() { <-s.locating }()
+		for _, h := range handles {
+			select {
+			case found <- s.exports.Locate(ctx, []byte(h)):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	for i := range list {
+		select {
+		case l := <-found:
+			list[i].Location = l
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// maxLocating bounds the goroutines that wait for storage to locate files.
+const maxLocating = 4
