@@ -31,11 +31,22 @@ func addClientOrders(cmd *cobra.Command) *cobra.Command {
 	f := cmd.Flags()
 	f.Var(&id, "expire", "discard the client `ID` with its open files and locks")
 	f.BoolVar(&endGrace, "end-grace", false, "end the grace period, in which clients may reclaim what they held before a restart")
+	_ = cmd.RegisterFlagCompletionFunc("expire", completeClientID) // fails only for a flag that is missing
+	checkArgs := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if n := cmd.Flags().NFlag(); n > 1 && (n > 2 || !cmd.Flags().Changed("control")) {
-			return errors.New("--json, --expire and --end-grace cannot be combined")
+		given := 0
+		for _, name := range []string{"json", "expire", "end-grace"} {
+			if cmd.Flags().Changed(name) {
+				given++
+			}
 		}
-		return cobra.NoArgs(cmd, args)
+		switch {
+		case given > 1:
+			return errors.New("--json, --expire and --end-grace cannot be combined")
+		case len(args) > 0 && (id != 0 || endGrace):
+			return errors.New("--expire and --end-grace cannot be combined with the ID of a client to list")
+		}
+		return checkArgs(cmd, args)
 	}
 	return cmd
 }

@@ -71,8 +71,9 @@ func newExportsRemoveCommand() *cobra.Command {
 removes its lines from the running daemon's exports file (serve --exports), and the daemon
 reloads the file. Clients that have it mounted get NFS3ERR_STALE or NFS4ERR_STALE. If no
 daemon runs, the lines are removed from the FILE of --exports.`,
-		Example: "  nfsrdmad exports remove /srv/data",
-		Args:    cobra.ExactArgs(1),
+		Example:           "  nfsrdmad exports remove /srv/data",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeExport,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := absDirectory(args[0])
 			if err != nil {

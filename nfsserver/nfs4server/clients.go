@@ -33,20 +33,30 @@ func (s *Server) Expire(id uint64) nfs4.Status { return s.state.Expire(id) }
 func (s *Server) Clients(limit int) (list []ClientInfo, all int) {
 	infos, all := s.state.Clients(limit)
 	for _, i := range infos {
-		c := ClientInfo{ClientInfo: i}
-		if i.Addr.IsValid() {
-			c.Addrs = append(c.Addrs, i.Addr)
-		}
-		for _, session := range i.Sessions {
-			for _, conn := range session.Conns {
-				if p, ok := conn.(*oncrpc.Peer); ok && p != nil {
-					c.Addrs = append(c.Addrs, p.Addr)
-				}
-			}
-		}
-		slices.SortFunc(c.Addrs, netip.AddrPort.Compare)
-		c.Addrs = slices.Compact(c.Addrs)
-		list = append(list, c)
+		list = append(list, newClientInfo(i))
 	}
 	return list, all
+}
+
+// Client returns a client, or false if there is none with that ID.
+func (s *Server) Client(id uint64) (ClientInfo, bool) {
+	i, ok := s.state.Client(id)
+	return newClientInfo(i), ok
+}
+
+func newClientInfo(i nfs4state.ClientInfo) ClientInfo {
+	c := ClientInfo{ClientInfo: i}
+	if i.Addr.IsValid() {
+		c.Addrs = append(c.Addrs, i.Addr)
+	}
+	for _, session := range i.Sessions {
+		for _, conn := range session.Conns {
+			if p, ok := conn.(*oncrpc.Peer); ok && p != nil {
+				c.Addrs = append(c.Addrs, p.Addr)
+			}
+		}
+	}
+	slices.SortFunc(c.Addrs, netip.AddrPort.Compare)
+	c.Addrs = slices.Compact(c.Addrs)
+	return c
 }

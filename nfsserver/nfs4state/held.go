@@ -94,6 +94,11 @@ func (s *State) allHeldKeys(after string, limit int) (keys []string, rest int) {
 	}
 	for i := first; i < len(s.shards); i++ {
 		w := s.walkShard(&s.shards[i])
+		if len(keys) == limit {
+			rest += len(w.shard.files)
+			s.unlock(&w.hold)
+			continue
+		}
 		var found []string
 		for key := range w.shard.files {
 			if i > first || key > after {

@@ -105,6 +105,20 @@ func (s *State) Clients(limit int) (list []ClientInfo, all int) {
 	return list, len(records)
 }
 
+// Client returns a client record or Machine, or false if there is none with that ID.
+func (s *State) Client(id uint64) (ClientInfo, bool) {
+	h := s.findHolder(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case h == nil || h.ended:
+		return ClientInfo{}, false
+	case h.client != nil:
+		return s.clientInfo(h.client), true
+	}
+	return h.machine.clientInfo(s.config.Now()), true
+}
+
 // clientInfo returns a snapshot of c. State.mu is held, but released for moments after some
 // connections.
 func (s *State) clientInfo(c *client) ClientInfo {

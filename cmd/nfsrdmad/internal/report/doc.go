@@ -4,6 +4,8 @@
 //	source.go       the daemon's parts that documents describe; collects a Status
 //	status.go       a Status with its fields     status_text.go  a Status as text
 //	clients.go      clients with opens or locks  exports.go      exported directories
+//	held.go         files that clients hold      held_text.go    them as text
+//	held_live.go    them on the live page
 //	contexts.go     Kerberos                     tls.go          TLS, connection security
 //	grants.go       delegation counters          names.go        procedure and error names
 //	metriclist.go   all metrics                  collector.go    reads them for a scrape

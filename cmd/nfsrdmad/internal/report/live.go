@@ -31,6 +31,7 @@ const maxLive = 200
 type liveView struct {
 	*Status
 	Holders *ClientList
+	Held    *liveHeldView
 	At      time.Time
 	Up      time.Duration
 
@@ -39,8 +40,8 @@ type liveView struct {
 	Words          []attentionNotice
 }
 
-func newLiveView(d *Status, holders *ClientList, at time.Time) *liveView {
-	v := &liveView{Status: d, Holders: holders, At: at, Up: at.Sub(d.Daemon.Since), Words: listAttention(d, holders, at)}
+func newLiveView(d *Status, holders *ClientList, held *liveHeldView, at time.Time) *liveView {
+	v := &liveView{Status: d, Holders: holders, Held: held, At: at, Up: at.Sub(d.Daemon.Since), Words: listAttention(d, holders, at)}
 	for i := range d.Procedures {
 		p := &d.Procedures[i]
 		v.Calls += p.Calls
@@ -137,7 +138,7 @@ var liveTemplate = sync.OnceValue(func() *template.Template {
 // style and script, and requests for the page itself.
 var contentPolicy = sync.OnceValue(func() string {
 	var b bytes.Buffer
-	if err := liveTemplate().Execute(&b, newLiveView(new(Status), new(ClientList), time.Now())); err != nil {
+	if err := liveTemplate().Execute(&b, newLiveView(new(Status), new(ClientList), new(liveHeldView), time.Now())); err != nil {
 		panic(err)
 	}
 	return "default-src 'none'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; style-src " +
@@ -188,7 +189,7 @@ func rejectRebinding(next http.Handler) http.Handler {
 // servePage serves the live page.
 func (src *Source) servePage(w http.ResponseWriter) {
 	var b bytes.Buffer
-	if err := liveTemplate().Execute(&b, newLiveView(src.CollectStatus(), src.CollectClients(), time.Now())); err != nil {
+	if err := liveTemplate().Execute(&b, newLiveView(src.CollectStatus(), src.CollectClients(), src.collectLiveHeld(), time.Now())); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}

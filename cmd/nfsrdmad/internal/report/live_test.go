@@ -54,7 +54,7 @@ func TestLivePageTables(t *testing.T) {
 		Owner: `<script>alert(1)</script>&"'`, Addresses: []string{"192.0.2.1:700", "192.0.2.2:700"}, Version: "4.2", State: "confirmed", Opens: 1, Locks: 2, Delegations: 3,
 	}}}
 	var b strings.Builder
-	require.NoError(t, liveTemplate().Execute(&b, newLiveView(d, holders, at)))
+	require.NoError(t, liveTemplate().Execute(&b, newLiveView(d, holders, new(liveHeldView), at)))
 	page := b.String()
 	assert.Equal(t, 1, strings.Count(page, "<script"))
 	for _, element := range []string{"style", "script"} {
@@ -119,7 +119,7 @@ func TestLivePageMany(t *testing.T) {
 	d := &Status{Connections: make([]Connection, 10_000)}
 	holders := &ClientList{Total: 5000, Clients: make([]clientDoc, MaxListed)}
 	var b strings.Builder
-	require.NoError(t, liveTemplate().Execute(&b, newLiveView(d, holders, time.Now())))
+	require.NoError(t, liveTemplate().Execute(&b, newLiveView(d, holders, new(liveHeldView), time.Now())))
 	assert.Len(t, tableCells(b.String(), "connections"), maxLive)
 	assert.Len(t, tableCells(b.String(), "clients"), maxLive)
 	assert.Contains(t, b.String(), fmt.Sprintf("and %d more", 10_000-maxLive))

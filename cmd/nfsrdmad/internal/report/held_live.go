@@ -1,0 +1,72 @@
+package report
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+)
+
+// maxLiveHeld bounds the files that the live page lists, and liveHeldTime the time for their paths.
+const (
+	maxLiveHeld  = 50
+	liveHeldTime = 500 * time.Millisecond
+)
+
+// A liveHeldView is the live page's list of files that clients hold.
+type liveHeldView struct {
+	Rows []liveHeldRow
+	More int // files
+}
+
+// A liveHeldRow is what a client holds of a file.
+type liveHeldRow struct {
+	Client, Address, File, What string
+	Waits                       bool
+}
+
+// collectLiveHeld lists files by client, for the live page.
+func (src *Source) collectLiveHeld() *liveHeldView {
+	if src.ClientState == nil {
+		return new(liveHeldView)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), liveHeldTime)
+	defer cancel()
+	page, _ := src.ClientState.HeldFiles(ctx, 0, "", maxLiveHeld)
+	v := &liveHeldView{More: page.Rest}
+	for i := range page.Files {
+		f := newHeldFileDoc(&page.Files[i])
+		v.addFile(&f)
+	}
+	slices.SortStableFunc(v.Rows, func(a, b liveHeldRow) int {
+		return cmp.Or(cmp.Compare(a.Client, b.Client), cmp.Compare(a.Address, b.Address), cmp.Compare(a.File, b.File))
+	})
+	return v
+}
+
+// maxLiveParts bounds what a row says.
+const maxLiveParts = 8
+
+// addFile adds a row for each holder of a file.
+func (v *liveHeldView) addFile(f *heldFileDoc) {
+	parts := make(map[holderDoc][]string)
+	var order []holderDoc
+	waits := make(map[holderDoc]bool)
+	for _, r := range f.rows() {
+		by := r.holderDoc
+		if parts[by] == nil {
+			order = append(order, by)
+		}
+		waits[by] = waits[by] || strings.HasPrefix(r.What, "waits")
+		switch n := len(parts[by]); {
+		case n < maxLiveParts:
+			parts[by] = append(parts[by], r.What+" "+r.Details)
+		case n == maxLiveParts:
+			parts[by] = append(parts[by], "and more")
+		}
+	}
+	for _, by := range order {
+		v.Rows = append(v.Rows, liveHeldRow{truncateName(by.Owner), by.Address, f.describe(), strings.Join(parts[by], "; "), waits[by]})
+	}
+}
