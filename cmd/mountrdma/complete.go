@@ -37,12 +37,12 @@ func (m *mountCommand) completeMount(cmd *cobra.Command, args []string, word str
 		return nil, cobra.ShellCompDirectiveFilterDirs
 	case len(args) > 1:
 		return nil, cobra.ShellCompDirectiveNoFileComp
-	case isURL(word):
+	case strings.HasPrefix(word, scheme):
 		return m.completeURL(cmd, args, word)
 	}
 	err := m.parseOptions()
 	if err == nil {
-		m.at, err = parseSpec(word, m.overTCP())
+		m.at, err = parseURL(word, m.overTCP())
 	}
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -66,14 +66,18 @@ func (a *app) completeURL(cmd *cobra.Command, _ []string, word string) ([]string
 	if !isURL(word) {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
-	host, path, found := strings.Cut(word[len(scheme):], "/")
+	host, path, found := strings.Cut(strings.TrimPrefix(word, scheme), "/")
+	prefix, escape := scheme+host, escapePath
+	if !strings.HasPrefix(word, scheme) {
+		prefix, escape = host, func(path string) string { return path }
+	}
 	dir, err := parseURL(word[:strings.LastIndexByte(word, '/')+1], a.overTCP())
-	if !found || err != nil || strings.Contains(path, "?") {
+	if !found || err != nil || strings.HasPrefix(word, scheme) && strings.Contains(path, "?") {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var words []string
 	add := func(path string) {
-		if w := scheme + host + escapePath(path); strings.HasPrefix(w, word) {
+		if w := prefix + escape(path); strings.HasPrefix(w, word) {
 			words = append(words, w)
 		}
 	}

@@ -50,11 +50,11 @@ the DST - standard output.
 With -r, directories are copied with their content, and symbolic links as links;
 without -r, links are followed. Holes are preserved, and modes are the source's
 less the umask. With -r or -p, hard links to one file become hard links to one
-file in the copy, if they are found in the same SRC or on the same server. Devices, sockets and FIFOs are not copied, and
-neither are extended attributes and access control lists. With -p, a warning on
-standard error says once if a local file has some, and if a time before 1970 or
-after 2106 becomes the nearest one that NFSv3 can represent; the exit status is
-still 0.
+file in the copy, if they are found in the same SRC or on the same server.
+Devices, sockets and FIFOs are not copied, and neither are extended attributes and
+access control lists. With -p, a warning on standard error says once if a local
+file has some, and if a time before 1970 or after 2106 becomes the nearest one
+that NFSv3 can represent; the exit status is still 0.
 
 The copy of a file grows under the name NAME.part, and replaces NAME when it is
 complete: other programs see the old file or the new one. (A NAME of more than
@@ -64,8 +64,9 @@ stays, except that of a small file, and standard error names it. With --resume,
 the same command continues it. It is continued only if it belongs to the same
 version of the source, by size, times and identity; its end, which a crash may have
 damaged, is compared with the source. With --checksum too, all of it is compared
-with the source as it is now, and continued after what is equal. A NAME.part that is there without --resume, or that is something else, is an error
-and stays unchanged. Two commands must not write the same DST at a time.
+with the source as it is now, and continued after what is equal. A NAME.part that
+is there without --resume, or that is something else, is an error and stays
+unchanged. Two commands must not write the same DST at a time.
 
 Without --update and --checksum, every SRC is copied again. --update skips files
 whose copies are not older than they are, and --checksum those whose copies have the

@@ -82,9 +82,9 @@ func (e *examination) parseOperand(operand string) (err error) {
 	if err := e.parseOptions(); err != nil {
 		return err
 	}
-	if isSpec(operand) {
-		e.at, err = parseSpec(operand, e.overTCP())
-		e.hasPath = e.at.path != "/" || !isURL(operand)
+	if isURL(operand) {
+		e.at, err = parseURL(operand, e.overTCP())
+		e.hasPath = e.at.path != "/" || !strings.HasPrefix(operand, scheme)
 	} else {
 		e.at.server, err = parseServerOperand(operand, e.overTCP())
 	}

@@ -21,6 +21,7 @@ type lsOptions struct {
 	urls            []location
 	long, recursive bool
 	unsorted        bool
+	human, json     bool
 	out             *bufio.Writer
 	toTerminal      bool // output is a terminal: print no control characters
 }
@@ -28,17 +29,27 @@ type lsOptions struct {
 func (a *app) newLs() *cobra.Command {
 	o := lsOptions{app: a}
 	cmd := &cobra.Command{
-		Use:   "ls [-l] [-R] [-U] URL...",
+		Use:   "ls [-l] [-h] [-R] [-U] URL...",
 		Short: "List directories",
 		Long: `List directories, one name per line, sorted by the bytes of the names. Names are
 printed unchanged, or on a terminal with ? for unprintable characters.
 
 Sorting a directory needs memory for all of its names. With -U, names are printed
-as they arrive, for directories of any size.`,
+as they arrive, for directories of any size.
+
+The exports of a server are listed like directories: of nfs://SERVER, and of any
+directory above them.
+
+--json prints one object per line and entry: url name type mode nlink uid gid size
+used fsid fileid atime mtime ctime, and target of a symbolic link. mode is octal.
+In a name that is not UTF-8, U+FFFD replaces the wrong bytes; url has them all.`,
 		Args: a.parseURLs(&o.urls),
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	cmd.Flags().BoolVarP(&o.long, "long", "l", false, "show mode, links, user, group, size and time")
+	cmd.Flags().BoolVarP(&o.human, "human-readable", "h", false, "with -l: sizes like 1.5K and 23M, in powers of 1024")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print JSON objects")
+	addLongHelp(cmd)
 	cmd.Flags().BoolVarP(&o.recursive, "recursive", "R", false, "list all directories below, too")
 	cmd.Flags().BoolVarP(&o.unsorted, "unsorted", "U", false, "print names in the server's order, as they arrive")
 	return cmd
@@ -46,12 +57,20 @@ as they arrive, for directories of any size.`,
 
 func (o *lsOptions) run(ctx context.Context) error {
 	o.out, o.toTerminal = bufio.NewWriter(o.stdout), cli.IsTerminal(o.stdout)
+	o.long = o.long || o.json
 	first := true
-	err := o.forEachURL(ctx, o.urls, func(r remote) error {
+	err := o.forEachLocation(ctx, o.urls, func(r remote, err error) error {
+		names := r.exportsBelow(err)
+		if err != nil && len(names) == 0 {
+			return err
+		}
 		if !first {
-			o.out.WriteByte('\n')
+			o.separate()
 		}
 		first = false
+		if len(names) > 0 {
+			return o.listExports(ctx, r, names)
+		}
 		return o.listObject(ctx, r)
 	})
 	if ferr := o.out.Flush(); err == nil {
@@ -78,8 +97,17 @@ func (o *lsOptions) listObject(ctx context.Context, r remote) error {
 	if err != nil {
 		return r.explainError(err)
 	}
-	o.printLines([]lsLine{line}, new(lsWidths))
+	at := r
+	at.path = parentDir(r.path)
+	o.printLines(at, []lsLine{line}, new(lsWidths))
 	return nil
+}
+
+// separate prints an empty line between two directories.
+func (o *lsOptions) separate() {
+	if !o.json {
+		o.out.WriteByte('\n')
+	}
 }
 
 // listDir lists a directory, with its name as a title if named is set.
@@ -89,7 +117,7 @@ func (o *lsOptions) listDir(ctx context.Context, r remote, named bool) error {
 		return r.explainError(err)
 	}
 	for _, name := range dirs {
-		o.out.WriteByte('\n')
+		o.separate()
 		if err := o.listDir(ctx, r.childOf(name), true); err != nil {
 			return err
 		}
@@ -116,7 +144,7 @@ func (o *lsOptions) listEntries(ctx context.Context, r remote, named bool) (dirs
 		}
 		if o.unsorted && len(lines) == lsPiece {
 			o.printTitle(r, &named)
-			o.printLines(lines, &widths)
+			o.printLines(r, lines, &widths)
 			lines = lines[:0]
 		}
 	}
@@ -125,7 +153,7 @@ func (o *lsOptions) listEntries(ctx context.Context, r remote, named bool) (dirs
 		slices.SortFunc(lines, func(a, b lsLine) int { return cmp.Compare(a.name, b.name) })
 		slices.Sort(dirs)
 	}
-	o.printLines(lines, &widths)
+	o.printLines(r, lines, &widths)
 	return dirs, nil
 }
 
@@ -139,7 +167,7 @@ func (o *lsOptions) readEntries(ctx context.Context, r remote) iter.Seq2[nfsclie
 
 // printTitle prints a directory's name once.
 func (o *lsOptions) printTitle(r remote, named *bool) {
-	if *named {
+	if *named && !o.json {
 		fmt.Fprintf(o.out, "%v:\n", r.location)
 	}
 	*named = false

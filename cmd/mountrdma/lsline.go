@@ -17,7 +17,7 @@ type lsLine struct {
 }
 
 type lsDetails struct {
-	target  string // " -> " and the target of a symbolic link
+	target  string // of a symbolic link, or ""
 	hasAttr bool
 	attr    nfs3.Attr
 }
@@ -34,7 +34,7 @@ func (o *lsOptions) newLine(ctx context.Context, r remote, e *nfsclient.DirEntry
 		if err != nil {
 			return l, err
 		}
-		l.details.target = " -> " + string(res.Path)
+		l.details.target = string(res.Path)
 	}
 	return l, nil
 }
@@ -42,9 +42,17 @@ func (o *lsOptions) newLine(ctx context.Context, r remote, e *nfsclient.DirEntry
 // lsWidths are the widths of the columns before the name.
 type lsWidths [6]int
 
-// printLines prints lines. Columns of long lines are never narrower than in earlier calls.
-func (o *lsOptions) printLines(lines []lsLine, widths *lsWidths) {
-	if !o.long {
+// printLines prints lines of a directory. Columns of long lines are never narrower than in
+// earlier calls.
+func (o *lsOptions) printLines(dir remote, lines []lsLine, widths *lsWidths) {
+	switch {
+	case o.json:
+		for i := range lines {
+			l := &lines[i]
+			_ = printJSON(o.out, newObjectInfo(dir.childOf(l.name).location, l.name, l.details)) // Flush returns the error
+		}
+		return
+	case !o.long:
 		for i := range lines {
 			o.out.WriteString(o.displayName(lines[i].name))
 			o.out.WriteByte('\n')
@@ -52,26 +60,33 @@ func (o *lsOptions) printLines(lines []lsLine, widths *lsWidths) {
 		return
 	}
 	for i := range lines {
-		for k, field := range lines[i].details.fields() {
+		for k, field := range lines[i].details.fields(o.human) {
 			widths[k] = max(widths[k], len(field))
 		}
 	}
 	for i := range lines {
 		l := &lines[i]
-		for k, field := range l.details.fields() {
+		for k, field := range l.details.fields(o.human) {
 			fmt.Fprintf(o.out, "%*s ", widths[k], field)
 		}
-		fmt.Fprintln(o.out, o.displayName(l.name+l.details.target))
+		name := l.name
+		if l.details.target != "" {
+			name += " -> " + l.details.target
+		}
+		fmt.Fprintln(o.out, o.displayName(name))
 	}
 }
 
 // fields returns mode, links, user, group, size and time.
-func (m *lsDetails) fields() [len(lsWidths{})]string {
+func (m *lsDetails) fields(human bool) [len(lsWidths{})]string {
 	if !m.hasAttr {
 		return [...]string{"?", "?", "?", "?", "?", "?"}
 	}
 	a := &m.attr
 	size := strconv.FormatUint(a.Size, 10)
+	if human {
+		size = formatColumn(a.Size)
+	}
 	if a.Type == nfs3.TypeBlk || a.Type == nfs3.TypeChr {
 		size = fmt.Sprintf("%d,%d", a.Rdev.Major, a.Rdev.Minor)
 	}

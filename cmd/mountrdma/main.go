@@ -39,11 +39,12 @@ func (a *app) newRoot() *cobra.Command {
 mount. No RDMA card is needed. The server may be nfsrdmad, the Linux kernel's
 server on siw or a card, or another. The mount is a FUSE file system.
 
-A URL is nfs://SERVER[:PORT]/EXPORT/PATH. PORT is 20049 by default, and 2049
-with --proto tcp. IPv6 addresses must be in brackets. %XX is the byte with these
-two hexadecimal digits: %25 for %, %3F for a question mark, and so on for names
-that are not UTF-8. EXPORT is the longest of the server's exports that is a prefix
-of the path.
+A URL is nfs://SERVER[:PORT]/EXPORT/PATH, or SERVER[:PORT]:/EXPORT/PATH. PORT is
+20049 by default, and 2049 with --proto tcp. IPv6 addresses must be in brackets.
+After nfs://, %XX is the byte with these two hexadecimal digits: %25 for %, %3F for
+a question mark, and so on for names that are not UTF-8. A local file whose name
+contains :/ needs ./ before it. EXPORT is the longest of the server's exports that
+is a prefix of the path.
 
 The program tries MOUNT on the NFS connection, then over TCP: at the port that
 rpcbind (port 111) returns, then on port 20048. ?mountport=N after a URL sets the

@@ -23,8 +23,8 @@ func TestUsageErrors(t *testing.T) {
 		want string
 	}{
 		{[]string{"nosuch"}, `unknown command "nosuch" for "mountrdma"`},
-		{[]string{"ls"}, "ls needs a URL: nfs://SERVER[:PORT]/EXPORT/PATH"},
-		{[]string{"cat", "/etc/passwd"}, `"/etc/passwd" is not a URL: write nfs://SERVER[:PORT]/EXPORT/PATH`},
+		{[]string{"ls"}, "ls needs a URL: nfs://SERVER[:PORT]/EXPORT/PATH or SERVER:/EXPORT/PATH"},
+		{[]string{"cat", "/etc/passwd"}, `"/etc/passwd" is not a URL: write nfs://SERVER[:PORT]/EXPORT/PATH, or SERVER:/EXPORT/PATH`},
 		{[]string{"rm", "nfs://h:x/e"}, `"nfs://h:x/e": "x" is not a port: write a number from 1 to 65535`},
 		{[]string{"ls", "--crc=maybe", url}, `invalid argument "maybe" for "--crc" flag: not one of auto, on, off`},
 		{[]string{"ls", "--inline=1000", url}, "--inline 1000 is not between 1024 and 262144"},

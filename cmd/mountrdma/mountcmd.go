@@ -62,7 +62,10 @@ type mountCommand struct {
 func (a *app) addMountCommand(root *cobra.Command) *mountCommand {
 	m := &mountCommand{app: a, name: root.Name()}
 	root.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 && !isSpec(args[0]) {
+		if len(args) > 0 && !isURL(args[0]) {
+			if len(args) > 1 && strings.HasPrefix(args[1], "/") && len(suggestCommands(cmd, args[0])) == 0 {
+				return missingColon(args)
+			}
 			return unknownCommand(cmd, args[0])
 		}
 		return m.checkArgs(args)
@@ -87,13 +90,27 @@ func (m *mountCommand) addFlags(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("options", m.completeOptions) // fails only for a flag that is missing
 }
 
+// suggestCommands returns the commands that a word may mean.
+func suggestCommands(cmd *cobra.Command, word string) []string {
+	cmd.SuggestionsMinimumDistance = 2
+	return cmd.SuggestionsFor(word)
+}
+
 // unknownCommand returns cobra's error for an unknown command, on one line.
 func unknownCommand(cmd *cobra.Command, word string) error {
 	near := ""
-	if cmd.SuggestionsMinimumDistance = 2; len(cmd.SuggestionsFor(word)) > 0 {
-		near = "; did you mean " + strings.Join(cmd.SuggestionsFor(word), " or ") + "?"
+	if words := suggestCommands(cmd, word); len(words) > 0 {
+		near = "; did you mean " + strings.Join(words, " or ") + "?"
 	}
 	return fmt.Errorf("unknown command %q for %q%s", word, cmd.CommandPath(), near)
+}
+
+// missingColon returns the error for a server and a directory that are two words.
+func missingColon(args []string) error {
+	if len(args) == 2 {
+		return fmt.Errorf("%q is not a mount source: write %s:/EXPORT %s", args[0], args[0], args[1])
+	}
+	return fmt.Errorf("%q is not a mount source: write %s:%s, with a colon and as one word", args[0], args[0], args[1])
 }
 
 // runHelper executes the program as the helper that mount(8) calls.
@@ -172,7 +189,7 @@ func (m *mountCommand) checkArgs(args []string) (err error) {
 	if err := m.parseOptions(); err != nil {
 		return err
 	}
-	if m.at, err = parseSpec(m.source, m.overTCP()); err != nil {
+	if m.at, err = parseURL(m.source, m.overTCP()); err != nil {
 		return err
 	}
 	m.applyOptions()

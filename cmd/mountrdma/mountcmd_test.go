@@ -79,7 +79,9 @@ func TestMountUsageErrors(t *testing.T) {
 	}{
 		{run, 2, "h:/x", "mountrdma: " + errNoOperands.Error()},
 		{run, 2, "h:/x a b", "mountrdma: " + errNoOperands.Error()},
-		{run, 2, "server /mnt", `mountrdma: unknown command "server" for "mountrdma"`},
+		{run, 2, "server", `mountrdma: unknown command "server" for "mountrdma"`},
+		{run, 2, "server /mnt", `mountrdma: "server" is not a mount source: write server:/EXPORT /mnt`},
+		{run, 2, "server /data /mnt", `mountrdma: "server" is not a mount source: write server:/data, with a colon and as one word`},
 		{run, 2, "umoutn /mnt", `mountrdma: unknown command "umoutn" for "mountrdma"; did you mean umount?`},
 		{run, 2, "h:/x /mnt -o hrad", `mountrdma: unknown option "hrad": did you mean hard?`},
 		{run, 2, "h:/x /mnt --uid=3", "mountrdma: --uid and --gid are not for mounts, where each program acts as its own user"},
@@ -88,7 +90,7 @@ func TestMountUsageErrors(t *testing.T) {
 		{run, 2, "umount /a /b", "mountrdma: umount needs one mount point"},
 		{helper, 1, "", "mount.nfsrdma: " + errNoOperands.Error()},
 		{helper, 1, "h:/x", "mount.nfsrdma: " + errNoOperands.Error()},
-		{helper, 1, "h /mnt", `mount.nfsrdma: "h" is not a mount source: write SERVER:/EXPORT, or nfs://SERVER[:PORT]/EXPORT`},
+		{helper, 1, "h /mnt", `mount.nfsrdma: "h" is not a URL: write nfs://SERVER[:PORT]/EXPORT/PATH, or SERVER:/EXPORT/PATH`},
 		{helper, 1, "h:/x /mnt -o ro,timeo=0", "mount.nfsrdma: option timeo=0: not a number between 1 and 6000"},
 		{helper, 1, "h:/x /mnt -q", "mount.nfsrdma: unknown shorthand flag: 'q' in -q: mount.nfsrdma --help lists the flags"},
 	} {

@@ -44,7 +44,7 @@ func TestSpec(t *testing.T) {
 	for spec, want := range map[string]location{
 		"h:/":                         {server: server{host: "h", port: "20049"}, path: "/"},
 		"h:/x":                        {server: server{host: "h", port: "20049"}, path: "/x"},
-		"h:/x//y/./z/":                {server: server{host: "h", port: "20049"}, path: "/x/y/z"},
+		"h:/x//y/./z/":                {server: server{host: "h", port: "20049"}, path: "/x/y/z", dir: true},
 		"h:/%41 b?c:/d":               {server: server{host: "h", port: "20049"}, path: "/%41 b?c:/d"},
 		"10.0.0.1:/x":                 {server: server{host: "10.0.0.1", port: "20049"}, path: "/x"},
 		"h:2050:/x":                   {server: server{host: "h", port: "2050"}, path: "/x"},
@@ -54,19 +54,19 @@ func TestSpec(t *testing.T) {
 		"nfs://h:2050/x?mountport=99": {server: server{host: "h", port: "2050", mountPort: 99}, path: "/x"},
 		"nfs://[::1]/a%20b/":          {server: server{host: "::1", port: "20049"}, path: "/a b", dir: true},
 	} {
-		got, err := parseSpec(spec, false)
+		got, err := parseURL(spec, false)
 		require.NoError(t, err, spec)
 		assert.Equal(t, want, got, spec)
-		assert.True(t, isSpec(spec))
+		assert.True(t, isURL(spec))
 	}
 	for spec, want := range map[string]string{
-		"server":      `"server" is not a mount source: write SERVER:/EXPORT, or nfs://SERVER[:PORT]/EXPORT`,
-		"/dev/sda1":   `"/dev/sda1" is not a mount source: write SERVER:/EXPORT, or nfs://SERVER[:PORT]/EXPORT`,
+		"server":      `"server" is not a URL: write nfs://SERVER[:PORT]/EXPORT/PATH, or SERVER:/EXPORT/PATH`,
+		"/dev/sda1":   `"/dev/sda1" is not a URL: write nfs://SERVER[:PORT]/EXPORT/PATH, or SERVER:/EXPORT/PATH`,
 		":/x":         `":/x": the server is missing: write its name or address`,
 		"h:99999:/x":  `"h:99999:/x": "99999" is not a port: write a number from 1 to 65535`,
 		"nfs://h:0/x": `"nfs://h:0/x": "0" is not a port: write a number from 1 to 65535`,
 	} {
-		_, err := parseSpec(spec, false)
+		_, err := parseURL(spec, false)
 		assert.EqualError(t, err, want, spec)
 	}
 	assert.Equal(t, cli.ExitUsage, run(t.Context(), []string{":/x", "/mnt"}, new(strings.Builder), new(strings.Builder)))

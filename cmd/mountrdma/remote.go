@@ -49,16 +49,24 @@ func (r remote) childOf(name string) remote {
 // forEachURL calls do for each URL. It prints an error and continues with the next URL,
 // unless the connection is lost.
 func (a *app) forEachURL(ctx context.Context, urls []location, do func(remote) error) error {
+	return a.forEachLocation(ctx, urls, func(r remote, err error) error {
+		if err != nil {
+			return err
+		}
+		return do(r)
+	})
+}
+
+// forEachLocation calls do for each URL, also for those that are in no export: then with
+// an error and a remote without fs.
+func (a *app) forEachLocation(ctx context.Context, urls []location, do func(remote, error) error) error {
 	failed := false
 	for _, l := range urls {
 		r, err := a.openURL(ctx, l)
 		if r.session == nil {
 			return err
 		}
-		if err == nil {
-			err = do(r)
-		}
-		if err == nil {
+		if err = do(r, err); err == nil {
 			continue
 		}
 		if lost := fatalError(ctx, err); lost != nil {
@@ -80,7 +88,7 @@ func (a *app) printError(err error) { fmt.Fprintf(a.stderr, "mountrdma: %v\n", e
 func (a *app) parseURLs(into *[]location) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return fmt.Errorf("%s needs a URL: nfs://SERVER[:PORT]/EXPORT/PATH", cmd.Name())
+			return fmt.Errorf("%s needs a URL: nfs://SERVER[:PORT]/EXPORT/PATH or SERVER:/EXPORT/PATH", cmd.Name())
 		}
 		for _, arg := range args {
 			l, err := parseURL(arg, a.overTCP())

@@ -179,7 +179,7 @@ func TestTCPRemedies(t *testing.T) {
 // TestDefaultPorts checks the ports for operands without one.
 func TestDefaultPorts(t *testing.T) {
 	for tcp, want := range map[bool]string{false: "h:20049", true: "h:2049"} {
-		at, err := parseSpec("h:/x", tcp)
+		at, err := parseURL("h:/x", tcp)
 		require.NoError(t, err)
 		assert.Equal(t, want, at.addr())
 		assert.Equal(t, "nfs://h/x", at.String())

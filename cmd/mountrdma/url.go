@@ -48,18 +48,28 @@ type location struct {
 	dir  bool // the URL had a final slash: must be a directory
 }
 
-// isURL reports whether an operand is a URL, not a local path.
-func isURL(operand string) bool { return strings.HasPrefix(operand, scheme) }
+// isURL reports whether an operand names an object on a server, by a URL or as
+// SERVER:/PATH, and not a local path or a command.
+func isURL(operand string) bool {
+	server, path, found := strings.Cut(operand, ":/")
+	isSpec := found && !strings.Contains(server, "/") && !strings.HasPrefix(path, "/") // http://
+	return isSpec || strings.HasPrefix(operand, scheme)
+}
 
-// parseURL parses nfs://SERVER[:PORT]/EXPORT/PATH[?OPTION,...]. Its errors are
-// usage errors.
+// parseURL parses nfs://SERVER[:PORT]/EXPORT/PATH[?OPTION,...], or SERVER[:PORT]:/EXPORT/PATH
+// as in mount(8) and fstab, with IPv6 addresses in brackets and without escapes in the path.
+// Its errors are usage errors.
 func parseURL(url string, tcp bool) (location, error) {
-	rest, ok := strings.CutPrefix(url, scheme)
-	if !ok {
-		return location{}, fmt.Errorf("%q is not a URL: write nfs://SERVER[:PORT]/EXPORT/PATH", url)
+	if !isURL(url) {
+		return location{}, fmt.Errorf("%q is not a URL: write nfs://SERVER[:PORT]/EXPORT/PATH, or SERVER:/EXPORT/PATH", url)
 	}
-	rest, options, _ := strings.Cut(rest, "?")
-	authority, path, _ := strings.Cut(rest, "/")
+	rest, isURL := strings.CutPrefix(url, scheme)
+	separator, options, unescape := ":/", "", func(path string) (string, error) { return path, nil }
+	if isURL {
+		rest, options, _ = strings.Cut(rest, "?")
+		separator, unescape = "/", unescapePath
+	}
+	authority, path, _ := strings.Cut(rest, separator)
 	loc, err := parseServer(authority, tcp)
 	if err == nil {
 		err = loc.takeOptions(options)
@@ -67,7 +77,7 @@ func parseURL(url string, tcp bool) (location, error) {
 	var l location
 	if err == nil {
 		l = location{server: loc, dir: strings.HasSuffix(path, "/")}
-		l.path, err = unescapePath(path)
+		l.path, err = unescape(path)
 	}
 	if err != nil {
 		return location{}, fmt.Errorf("%q: %w", url, err)
@@ -78,7 +88,7 @@ func parseURL(url string, tcp bool) (location, error) {
 
 // parseServerOperand parses SERVER[:PORT][?OPTION,...] or a URL.
 func parseServerOperand(operand string, tcp bool) (server, error) {
-	if isURL(operand) {
+	if strings.HasPrefix(operand, scheme) {
 		l, err := parseURL(operand, tcp)
 		return l.server, err
 	}
@@ -108,7 +118,7 @@ func parseServer(authority string, tcp bool) (server, error) {
 		}
 	}
 	s.host = strings.Replace(s.host, "%25", "%", 1) // before a zone: RFC 6874
-	if s.host == "" || strings.ContainsAny(s.host, "@[] ") {
+	if s.host == "" || strings.ContainsAny(s.host, "@[] ?") {
 		return server{}, errors.New("the server is missing: write its name or address")
 	}
 	if _, err := parsePort(s.port); err != nil {
@@ -220,27 +230,6 @@ func isPlainRune(r rune, n int) bool {
 	broken := r == utf8.RuneError && n == 1
 	return !broken && unicode.IsGraphic(r) && !unicode.IsSpace(r) && r != '%' && r != '?'
 }
-
-// parseSpec parses a mount source: either a URL or SERVER:/EXPORT as in mount(8) and fstab,
-// with IPv6 addresses in brackets and without escapes in the path. Its errors are usage
-// errors.
-func parseSpec(spec string, tcp bool) (location, error) {
-	if isURL(spec) {
-		return parseURL(spec, tcp)
-	}
-	authority, path, ok := strings.Cut(spec, ":/")
-	if !ok {
-		return location{}, fmt.Errorf("%q is not a mount source: write SERVER:/EXPORT, or nfs://SERVER[:PORT]/EXPORT", spec)
-	}
-	s, err := parseServer(authority, tcp)
-	if err != nil {
-		return location{}, fmt.Errorf("%q: %w", spec, err)
-	}
-	return location{server: s, path: cleanPath(path)}, nil
-}
-
-// isSpec reports whether an operand is a mount source, not a command.
-func isSpec(operand string) bool { return isURL(operand) || strings.Contains(operand, ":/") }
 
 // serverArg returns a function that parses the argument SERVER.
 func (a *app) serverArg(into *server) cobra.PositionalArgs {
