@@ -19,7 +19,7 @@ import (
 
 func (a *app) newDoctor() *cobra.Command {
 	e := &examination{mountCommand: &mountCommand{app: a}, largeTimeout: largeCallTimeout, now: time.Now}
-	asJSON := false
+	var report doctor.Report
 	cmd := &cobra.Command{
 		Use:   "doctor SERVER[:PORT]|SERVER:/EXPORT|URL",
 		Short: "Find out why this host cannot mount from a server, and suggest remedies",
@@ -32,9 +32,15 @@ longer than a packet. With SERVER:/EXPORT or a URL, only that export is mounted.
 -o takes the options of the failing mount.
 
 Each line is ok, warn or fail; warn and fail include a remedy. The exit status is
-1 if anything fails. The command changes nothing, and leaves nothing mounted.`,
+1 if anything fails. The command changes nothing, and leaves nothing mounted.
+
+--bundle also writes one file to send with a report of a problem: the findings,
+versions, this host's mounts and their options, and the latest lines of mounts in the
+journal. Keys, tickets, passwords, file data and comments are left out. The command
+lists what the file contains.`,
 		Example: `  mountrdma doctor server
   mountrdma doctor server:/data -o sec=krb5p,port=20050
+  mountrdma doctor server:/data --bundle doctor.tar.gz
   mountrdma doctor --json server:/data | jq -r '.[] | select(.grade == "fail") | .remedy'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -46,15 +52,15 @@ Each line is ok, warn or fail; warn and fail include a remedy. The exit status i
 			return a.checkFlags()
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			list := append(doctor.NewClient().Examine(cmd.Context()), e.examineServer(cmd.Context())...)
-			if isCanceled(cmd.Context()) {
-				return context.Cause(cmd.Context())
-			}
-			return doctor.Print(a.stdout, list, asJSON)
+			report.Out, report.Err = a.stdout, cmd.ErrOrStderr()
+			return report.Run(cmd.Context(), func(ctx context.Context) []doctor.Finding {
+				return append(doctor.NewClient().Examine(ctx), e.examineServer(ctx)...)
+			}, bundleFiles)
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&asJSON, "json", false, "print a JSON list")
+	f.BoolVar(&report.JSON, "json", false, "print a JSON list")
+	report.AddFlag(f)
 	f.StringArrayVarP(&e.lists, "options", "o", nil, "mount options, a comma-separated `LIST`")
 	_ = cmd.RegisterFlagCompletionFunc("options", a.completeOptions) // fails only for a flag that is missing
 	return cmd

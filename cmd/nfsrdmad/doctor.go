@@ -19,7 +19,7 @@ func newDoctorCommand() *cobra.Command {
 	h.FilesFor = func() (int, uint64) { return neededFiles(conns, h.TCP) }
 	h.Daemon = daemonProcess
 	h.Exports = func() (*exports.File, error) { return readExports(h.ExportsFile) }
-	asJSON := false
+	var report doctor.Report
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Find out why a daemon on this host cannot serve, and suggest remedies",
@@ -29,13 +29,19 @@ have file handles, leases and free space, the ports and which programs use them,
 Linux's own server, rpcbind, the MTUs of interfaces, capabilities, the open-files
 limit, the clock, and the state directory. Each line is ok, warn or fail; warn and
 fail include a remedy. The exit status is 1 if anything fails. The command changes
-nothing.`,
-		Example: "  nfsrdmad doctor\n  nfsrdmad doctor --exports /etc/exports --tcp :3049",
+nothing.
+
+--bundle also writes one file to send with a report of a problem: the findings,
+versions, settings of the service, its latest lines in the journal, and the daemon's
+status. Keys, tickets, passwords, file data and comments are left out. The command
+lists what the file contains.`,
+		Example: "  nfsrdmad doctor\n  nfsrdmad doctor --exports /etc/exports --tcp :3049\n  nfsrdmad doctor --bundle doctor.tar.gz",
 		Args: func(cmd *cobra.Command, args []string) error {
 			return errors.Join(cobra.NoArgs(cmd, args), cli.CheckRange("--max-connections", int64(conns), 1, maxConns))
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return doctor.Print(cmd.OutOrStdout(), h.Examine(cmd.Context()), asJSON)
+			report.Out, report.Err = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			return report.Run(cmd.Context(), h.Examine, func() []doctor.BundleFile { return bundleFiles(h.ExportsFile) })
 		},
 	}
 	f := cmd.Flags()
@@ -45,7 +51,8 @@ nothing.`,
 	f.StringVar(&h.Listen, "listen", ":20049", "the daemon's `ADDR` for RPC-over-RDMA")
 	f.StringVar(&h.TCP, "tcp", ":2049", "the daemon's `ADDR` for NFS over plain TCP; \"\" for none")
 	f.IntVar(&conns, "max-connections", rpcrdma.DefaultMaxConns, "the daemon's maximum number of RDMA connections")
-	f.BoolVar(&asJSON, "json", false, "print a JSON list")
+	f.BoolVar(&report.JSON, "json", false, "print a JSON list")
+	report.AddFlag(f)
 	return cmd
 }
 

@@ -9,6 +9,7 @@
 //	client.go             a host that mounts               ask.go         hanging file systems
 //	port.go               the state of a server's port     port_words.go  findings about it
 //	limits.go             a process's limits, the clock
+//	bundle.go             an archive to send             redact.go      secrets in texts
 //
 // A check changes nothing and ends within a limited time. The package must not contain code
 // of protocols above TCP.
