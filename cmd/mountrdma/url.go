@@ -79,6 +79,9 @@ func parseURL(url string, tcp bool) (location, error) {
 		l = location{server: loc, dir: strings.HasSuffix(path, "/")}
 		l.path, err = unescape(path)
 	}
+	if err == nil && strings.IndexByte(l.path, 0) >= 0 {
+		err = errors.New("a name cannot contain a zero byte")
+	}
 	if err != nil {
 		return location{}, fmt.Errorf("%q: %w", url, err)
 	}
@@ -171,9 +174,6 @@ func unescapePath(s string) (string, error) {
 		}
 		b.WriteByte(byte(n))
 		i += 2
-	}
-	if strings.IndexByte(b.String(), 0) >= 0 {
-		return "", errors.New("a name cannot contain a zero byte")
 	}
 	return b.String(), nil
 }

@@ -93,7 +93,7 @@ func TestParseServerOperand(t *testing.T) {
 // FuzzURL checks that a location does not change if it is written and parsed
 // again.
 func FuzzURL(f *testing.F) {
-	for _, url := range []string{"nfs://h/e/p", "nfs://[::1]:5/%FF?mountport=1", "nfs://h/a//..", "nfs://a%25b/c"} {
+	for _, url := range []string{"nfs://h/e/p", "nfs://[::1]:5/%FF?mountport=1", "nfs://h/a//..", "nfs://a%25b/c", "h:/a?b%", "0:/\x00"} {
 		f.Add(url)
 	}
 	f.Fuzz(func(t *testing.T, url string) {
