@@ -9,6 +9,7 @@
 //	.\" end of NAME
 //
 // where the tests of the commands compare it with the help, or write it (go test
-// ./cmd/... -run TestManual -update). The package must not depend on what a command
+// ./cmd/... -run TestManual -update). A test compares the messages that a page explains in
+// DIAGNOSTICS with the sources. The package must not depend on what a command
 // does.
 package manual
