@@ -74,14 +74,9 @@ func (s *State) HeldKeys(id uint64, after string, limit int) (keys []string, res
 	if h == nil {
 		return nil, 0, nfs4.ErrStaleClientID
 	}
-	keys = s.keysOf(h)
+	keys = s.keysOf(h, after)
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
-	if i, found := slices.BinarySearch(keys, after); found {
-		keys = keys[i+1:]
-	} else {
-		keys = keys[i:]
-	}
 	n := min(limit, len(keys))
 	return keys[:n], len(keys) - n, nfs4.OK
 }
@@ -134,12 +129,14 @@ func (s *State) findHolder(id uint64) *holder {
 	return nil
 }
 
-// keysOf returns the keys of a holder's files, some of them repeatedly.
-func (s *State) keysOf(h *holder) (keys []string) {
+// keysOf returns the keys of a holder's files that are greater than after, some of them repeatedly.
+func (s *State) keysOf(h *holder, after string) (keys []string) {
 	p := s.mu.lockPart(h.part)
 	defer func() { p.unlock() }()
 	add := func(key string) {
-		keys = append(keys, key)
+		if key > after {
+			keys = append(keys, key)
+		}
 		if p.countEntry(); p.shouldPause() {
 			p.unlock()
 			p = s.mu.lockPart(h.part)

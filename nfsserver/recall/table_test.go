@@ -459,3 +459,26 @@ func TestAwait(t *testing.T) {
 		assert.Equal(t, MaxWait, time.Since(start))
 	})
 }
+
+// TestConnHolders checks that the holders of an object on connections are listed until they return it,
+// and whether they are recalled.
+func TestConnHolders(t *testing.T) {
+	table := newTable()
+	holdObject(t, table, 1, false, "x") // by no connection
+	var held []*Holder
+	for _, conn := range []string{"a", "b", "c"} {
+		h := &Holder{Conn: conn, Recall: func(Changer) {}}
+		require.True(t, table.Hold(h, []byte("x")))
+		held = append(held, h)
+	}
+	assert.Empty(t, table.ConnHolders([]byte("x"), 9), "not confirmed")
+	for _, h := range held {
+		require.True(t, h.Confirm())
+	}
+	held[0].Return()
+	held[1].Break()
+	assert.Equal(t, []HolderInfo{{Conn: "b", Recalled: true}, {Conn: "c"}}, table.ConnHolders([]byte("x"), 9))
+	assert.Len(t, table.ConnHolders([]byte("x"), 1), 1)
+	assert.Empty(t, table.ConnHolders([]byte("y"), 9))
+	assert.Empty(t, (*Table)(nil).ConnHolders([]byte("x"), 9))
+}
