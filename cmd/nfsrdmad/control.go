@@ -88,6 +88,7 @@ func openControl(path string, p *runningDaemon, log *slog.Logger) (*controlSocke
 	m.HandleFunc("POST /clients/end-grace", orderHandler(p.endGracePeriod))
 	m.HandleFunc("GET /exports", answer(func() any { return p.reportSource().CollectExportList() }))
 	m.HandleFunc("POST /exports/reload", orderHandler(p.handleExportsReload))
+	m.HandleFunc("POST /exports/temporary", orderHandler(p.handleTemporary))
 	m.HandleFunc("POST /reload", orderHandler(p.handleReload))
 	handleProfiles(m)
 	c := &controlSocket{path: path, lock: lock, server: newHTTPServer(m, log), done: make(chan struct{})}

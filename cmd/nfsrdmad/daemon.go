@@ -82,6 +82,7 @@ func (o *serveOptions) runDaemon(ctx context.Context, stdout io.Writer, log *slo
 			err = errors.Join(err, shares.Close())
 		}
 	}()
+	o.daemon.shares = shares
 	taken, err := o.openExports(ctx, shares, log)
 	if err != nil {
 		return err
@@ -122,6 +123,7 @@ func (o *serveOptions) runDaemon(ctx context.Context, stdout io.Writer, log *slo
 // openExports opens the directories of all exports. Exports in a file that cannot be served are
 // unavailable until they can; with DIR arguments it opens all, or none.
 func (o *serveOptions) openExports(ctx context.Context, s *shareSet, log *slog.Logger) ([]nfsserver.Export, error) {
+	o.daemon.setReloaded(true)
 	tolerate := func(*exportSpec) bool { return o.exportsFile != "" }
 	if o.exportsFile != "" {
 		list, err := o.readExportsFile(log)
@@ -132,6 +134,7 @@ func (o *serveOptions) openExports(ctx context.Context, s *shareSet, log *slog.L
 			log.Error("the exports file has an error; serving the exports without errors", "file", o.exportsFile, "err", e)
 		}
 		o.exports = list
+		o.daemon.setReloaded(err == nil)
 	}
 	o.findFaults(ctx, o.exports)
 	taken, keep, _, err := s.acquireShares(o.exports, tolerate)

@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,35 +17,47 @@ import (
 	"github.com/nfsrdma/nfsrdma/cmd/nfsrdmad/internal/report"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/internal/stablefile"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 )
 
-// editFile changes the exports file of the daemon at a socket, and makes the daemon reload it.
+// editFile changes an exports file of the daemon at a socket, and makes the daemon reload it.
 // If the daemon does not apply the new file, editFile restores the old one. If no daemon runs,
 // it only changes the file, and prints how to start a daemon.
 func (e *exportsEdit) editFile(ctx context.Context, w io.Writer, change func(*exportsFile) error) error {
 	f := &exportsFile{}
-	err := f.findFile(ctx, e)
+	main, err := f.findFile(ctx, e)
 	if err != nil {
 		return err
 	}
-	lock, err := lockDir(ctx, filepath.Dir(f.name))
+	lock, err := lockDir(ctx, filepath.Dir(main))
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	old, err := f.loadText()
-	if err != nil {
+	if err := f.loadSources(main); err != nil {
 		return err
 	}
-	before := f.text
 	if err := change(f); err != nil {
 		return err
+	}
+	edited := &f.sources[f.edited]
+	before := edited.Text
+	var old os.FileInfo
+	// The name may be a symbolic link, for instance to another package's file.
+	if f.name, err = filepath.EvalSymlinks(edited.Name); err == nil {
+		old, err = os.Stat(f.name)
+	} else if f.offline && errors.Is(err, os.ErrNotExist) {
+		f.name, err = edited.Name, nil // it is created
+	}
+	if err != nil {
+		return fmt.Errorf("exports file %s: %w", edited.Name, cli.Cause(err))
 	}
 	if err := stablefile.ReplaceAs(f.name, f.text, old, (*os.File).Sync); err != nil {
 		return fmt.Errorf("exports file %s cannot be written: %w", f.name, cli.Cause(err))
 	}
+	edited.Text = f.text
 	var said bytes.Buffer // w may fail, which is no error of the daemon
-	err = sendOrder(ctx, e.control, "exports/reload?sum="+textSum(f.text), &said)
+	err = sendOrder(ctx, e.control, "exports/reload?sum="+sumSources(f.sources), &said)
 	if _, ok := errors.AsType[noDaemonError](err); ok && f.offline {
 		_, err := fmt.Fprintf(w, "%s was written; no nfsrdmad responds at %s, so the change takes effect at the next start: %s\n", f.name, e.control, e.startCommand())
 		return err
@@ -59,36 +69,24 @@ func (e *exportsEdit) editFile(ctx context.Context, w io.Writer, change func(*ex
 	return err
 }
 
-// findFile sets the name of the file: the one that the daemon reports, or that of the flag
-// --exports if no daemon runs. A daemon that starts later finds the change in the file.
-func (f *exportsFile) findFile(ctx context.Context, e *exportsEdit) (err error) {
-	f.name, err = queryExportsFile(ctx, e.control)
+// findFile returns the name of the file to which exports are added: the one that the daemon
+// reports, or that of the flag --exports if no daemon runs. A daemon that starts later finds the
+// change in the file.
+func (f *exportsFile) findFile(ctx context.Context, e *exportsEdit) (name string, err error) {
+	name, err = queryExportsFile(ctx, e.control)
 	if _, f.offline = errors.AsType[noDaemonError](err); f.offline {
-		f.name, err = filepath.Abs(e.file)
+		return filepath.Abs(e.file)
 	}
-	if err != nil {
-		return err
-	}
-	if _, err := os.Lstat(f.name); f.offline && errors.Is(err, os.ErrNotExist) {
-		return nil // it will be created
-	}
-	// The name may be a symbolic link, for instance to another package's file.
-	f.name, err = filepath.EvalSymlinks(f.name)
-	return err
+	return name, err
 }
 
-// loadText reads the file. The result is nil if the file does not exist and may be created.
-func (f *exportsFile) loadText() (os.FileInfo, error) {
-	old, err := os.Stat(f.name)
-	if err == nil {
-		f.text, err = os.ReadFile(f.name)
-	} else if f.offline && errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+// loadSources reads the exports files. If no daemon runs, the first may be missing.
+func (f *exportsFile) loadSources(name string) (err error) {
+	f.sources, err = readSources(name)
+	if f.offline && f.sources == nil && errors.Is(err, os.ErrNotExist) {
+		f.sources, err = []exports.Source{{Name: name}}, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("exports file %s: %w", f.name, cli.Cause(err))
-	}
-	return old, nil
+	return err
 }
 
 // restoreText restores the text from before a change, or removes the file if there was none,
@@ -120,12 +118,6 @@ func (f *exportsFile) restoreText(ctx context.Context, control string, before []
 // reloadRetryTimeout is how long restoreText waits for a daemon that did not respond before.
 // The daemon keeps the order and executes it later.
 const reloadRetryTimeout = 5 * time.Second
-
-// textSum returns a checksum that identifies a text.
-func textSum(text []byte) string {
-	s := sha256.Sum256(text)
-	return hex.EncodeToString(s[:])
-}
 
 // queryExportsFile queries the name of the exports file from the daemon at a socket.
 func queryExportsFile(ctx context.Context, control string) (string, error) {

@@ -72,7 +72,7 @@ func TestExportsEditAgrees(t *testing.T) {
 	assert.Equal(t, []string{a, b, c}, daemon, "the answer cannot be printed")
 	assert.Equal(t, daemon, lines)
 
-	err := sendOrder(t.Context(), control, "exports/reload?sum="+textSum(nil), io.Discard)
+	err := sendOrder(t.Context(), control, "exports/reload?sum="+sumSources(nil), io.Discard)
 	assert.ErrorContains(t, err, "sees a different file as "+file)
 	status, _, stderr = runCommand(t, "exports", "add", "", "*", "--control", control)
 	assert.Equal(t, cli.ExitError, status)

@@ -1,15 +1,21 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/nfsrdma/nfsrdma/cmd/nfsrdmad/internal/report"
 	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 func newExportsListCommand() *cobra.Command {
@@ -26,6 +32,7 @@ the default. -v shows all options.`,
 
 func newExportsAddCommand() *cobra.Command {
 	var e exportsEdit
+	var temporary bool
 	cmd := &cobra.Command{
 		Use:   "add DIR CLIENT[(OPTIONS)]...",
 		Short: "Export a directory to clients",
@@ -33,9 +40,13 @@ func newExportsAddCommand() *cobra.Command {
 line to the running daemon's exports file (serve --exports), and the daemon reloads the
 file. If no daemon runs, the line is added to the FILE of --exports, and takes effect when
 a daemon starts. CLIENT and OPTIONS are those of exports(5). If the line or the directory
-is invalid, the file does not change.`,
+is invalid, the file does not change.
+
+With --until-restart, no file changes: the running daemon keeps the export until it exits,
+also when it reloads its files.`,
 		Example: `  nfsrdmad exports add /srv/data '192.0.2.0/24(rw)'
-  nfsrdmad exports add /srv/public '*(ro)' 'admin.example(rw,no_root_squash)'`,
+  nfsrdmad exports add /srv/public '*(ro)' 'admin.example(rw,no_root_squash)'
+  nfsrdmad exports add --until-restart /srv/data 192.0.2.9`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 2 {
 				return errors.New("name a directory and its clients: nfsrdmad exports add DIR '192.0.2.0/24(rw)'; '*(ro)' means every host")
@@ -46,6 +57,9 @@ is invalid, the file does not change.`,
 			dir, err := absDirectory(args[0])
 			if err != nil {
 				return err
+			}
+			if temporary {
+				return sendOrder(cmd.Context(), e.control, "exports/temporary?"+url.Values{"dir": {dir}, "client": args[1:]}.Encode(), cmd.OutOrStdout())
 			}
 			var changed *exportsFile
 			err = e.editFile(cmd.Context(), cmd.OutOrStdout(), func(f *exportsFile) error {
@@ -59,6 +73,8 @@ is invalid, the file does not change.`,
 		},
 	}
 	e.addFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&temporary, "until-restart", false, "export until the daemon exits, and change no file")
+	cmd.MarkFlagsMutuallyExclusive("until-restart", "exports")
 	return cmd
 }
 
@@ -68,9 +84,9 @@ func newExportsRemoveCommand() *cobra.Command {
 		Use:   "remove DIR",
 		Short: "Remove an export",
 		Long: `Remove an export for all its clients, immediately and after each restart: the command
-removes its lines from the running daemon's exports file (serve --exports), and the daemon
-reloads the file. Clients that have it mounted get NFS3ERR_STALE or NFS4ERR_STALE. If no
-daemon runs, the lines are removed from the FILE of --exports.`,
+removes its lines from the running daemon's exports file (serve --exports), or from the
+drop-in that has them, and the daemon reloads the files. Clients that have it mounted get
+NFS3ERR_STALE or NFS4ERR_STALE. If no daemon runs, the lines are removed from the FILE of --exports.`,
 		Example:           "  nfsrdmad exports remove /srv/data",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeExport,
@@ -79,7 +95,12 @@ daemon runs, the lines are removed from the FILE of --exports.`,
 			if err != nil {
 				return err
 			}
-			return e.editFile(cmd.Context(), cmd.OutOrStdout(), func(f *exportsFile) error { return f.removeExport(dir) })
+			ctx, w := cmd.Context(), cmd.OutOrStdout()
+			err = e.editFile(ctx, w, func(f *exportsFile) error { return f.removeExport(dir) })
+			if _, ok := errors.AsType[noLineError](err); err != nil && !ok {
+				return err
+			}
+			return e.removeTemporary(ctx, w, dir, err)
 		},
 	}
 	e.addFlags(cmd.Flags())
@@ -119,54 +140,80 @@ func absDirectory(arg string) (string, error) {
 
 // An exportsFile is an exports file that a command changes.
 type exportsFile struct {
-	name    string
-	text    []byte
-	offline bool // no daemon runs
+	offline bool             // no daemon runs
+	sources []exports.Source // all exports files; exports are added to the first
+	edited  int              // index of the one that changes
+	name    string           // its name without symbolic links
+	text    []byte           // its new text
 }
 
-// addExport adds a line. It fails if the directory is already exported to one of the clients,
-// because only the first of two lines would take effect.
-func (f *exportsFile) addExport(dir string, clients []string) error {
-	before, err := exports.Parse(f.name, f.text)
-	if err != nil {
-		return err
-	}
+// addExport adds a line (addLine).
+func (f *exportsFile) addExport(dir string, clients []string) (err error) {
 	if f.offline { // otherwise the daemon tries to open it
 		if err := checkDir(dir); err != nil {
 			return err
 		}
 	}
-	text := exports.With(f.text, dir, clients...)
-	after, err := exports.Parse(f.name, text)
-	if err != nil {
-		return err
-	}
-	if len(after.Warnings) > len(before.Warnings) {
-		return after.Warnings[len(after.Warnings)-1]
-	}
-	f.text = text
-	return nil
+	f.text, err = addLine(f.sources, 0, dir, clients)
+	return err
 }
 
 // warnAboutMounts warns of the mounts below a directory that its clients do not see.
 func (f *exportsFile) warnAboutMounts(dir string, w io.Writer) {
-	file, err := exports.Parse(f.name, f.text)
+	file, err := exports.ParseSources(f.sources...)
 	if err != nil {
 		return
 	}
-	for _, warning := range hiddenMountWarnings(f.name, file, dir) {
+	for _, warning := range hiddenMountWarnings(file, dir) {
 		fmt.Fprintf(w, "%s (warning)\n", warning)
 	}
 }
 
+// A noLineError reports that no exports file has a line for a directory.
+type noLineError struct{ files, dir string }
+
+func (e noLineError) Error() string {
+	return fmt.Sprintf("%s has no line for %s: nfsrdmad exports list shows the exports", e.files, e.dir)
+}
+
+// removeExport removes the lines for a directory from the file that has them.
 func (f *exportsFile) removeExport(dir string) error {
-	text, n := exports.Without(f.text, dir)
-	if n == 0 {
-		return fmt.Errorf("%s has no line for %s: nfsrdmad exports list shows the exports", f.name, dir)
+	var names, holders []string
+	for i, s := range f.sources {
+		names = append(names, s.Name)
+		text, n := exports.Without(s.Text, dir)
+		if n > 0 {
+			holders = append(holders, s.Name)
+			f.edited, f.text = i, text
+		}
 	}
-	if _, err := exports.Parse(f.name, text); err != nil {
-		return err
+	switch len(holders) {
+	case 0:
+		return noLineError{strings.Join(names, ", "), dir}
+	case 1:
+	default:
+		return fmt.Errorf("%s is exported in %s: remove its lines from all but one of them, then try again", dir, strings.Join(holders, " and in "))
 	}
-	f.text = text
-	return nil
+	rest := slices.Clone(f.sources)
+	rest[f.edited].Text = f.text
+	_, err := exports.ParseSources(rest...)
+	return err
+}
+
+// removeTemporary removes the lines of exports add --until-restart for a directory from a running
+// daemon. Without such lines it returns missing.
+func (e *exportsEdit) removeTemporary(ctx context.Context, w io.Writer, dir string, missing error) error {
+	var said bytes.Buffer
+	err := sendOrder(ctx, e.control, "exports/temporary?"+url.Values{"dir": {dir}}.Encode(), &said)
+	if _, gone := errors.AsType[noDaemonError](err); gone {
+		return missing
+	}
+	if err != nil {
+		return errors.Join(missing, err)
+	}
+	if said.String() == noTemporary+"\n" {
+		return missing
+	}
+	_, err = w.Write(said.Bytes())
+	return err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -22,13 +23,13 @@ func newExportsCommand() *cobra.Command {
 		Use:   "exports",
 		Short: "List, add and remove exports, and check exports files",
 	}
-	cmd.AddCommand(newExportsListCommand(), newExportsAddCommand(), newExportsRemoveCommand(), &cobra.Command{
+	cmd.AddCommand(newExportsListCommand(), newExportsAddCommand(), newExportsRemoveCommand(), newExportsAnyCommand(), &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Explain an exports file, or list its errors",
-		Long: `Explain an exports file: print one line for each directory, client and security flavor,
-with all options in full. If the file has errors, standard error lists them with line
-and column, and the exit status is 1. No directory is opened. The default FILE is
-` + defaultExports + `.`,
+		Long: `Explain an exports file with its drop-ins, the files *.exports in the directory FILE.d:
+print one line for each directory, client and security flavor, with all options in full.
+If a file has errors, standard error lists them with file, line and column, and the exit
+status is 1. No directory is opened. The default FILE is ` + defaultExports + `.`,
 		Example: "  nfsrdmad exports check\n  nfsrdmad exports check /etc/exports",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -36,6 +37,23 @@ and column, and the exit status is 1. No directory is opened. The default FILE i
 		},
 	})
 	return cmd
+}
+
+// newExportsAnyCommand returns the command with which nfsrdmad.service checks whether it should
+// start.
+func newExportsAnyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "any [FILE]",
+		Short:  "Check that an exports file has an export",
+		Hidden: true,
+		Args:   cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if !hasExport(append(args, defaultExports)[0]) {
+				return errors.New("no export yet: nfsrdmad exports add /srv/data '192.0.2.0/24(rw)' adds one")
+			}
+			return nil
+		},
+	}
 }
 
 func checkExports(name string, stdout, stderr io.Writer) error {
@@ -47,7 +65,7 @@ func checkExports(name string, stdout, stderr io.Writer) error {
 	for _, w := range f.Warnings {
 		fmt.Fprintf(stderr, "%v (warning)\n", w)
 	}
-	for _, w := range directoryWarnings(name, f, new(sync.Mutex)) {
+	for _, w := range directoryWarnings(f, new(sync.Mutex)) {
 		fmt.Fprintf(stderr, "%s (warning)\n", w)
 	}
 	_, err = io.WriteString(stdout, f.Explain())
@@ -57,7 +75,7 @@ func checkExports(name string, stdout, stderr io.Writer) error {
 // laxerWarnings returns a warning for each export that shares its file system with an export
 // above it that gives clients more rights: by file handles and NFSv3, clients of the upper one
 // can reach into the lower one.
-func laxerWarnings(name string, f *exports.File) (list []string) {
+func laxerWarnings(f *exports.File) (list []string) {
 	for _, l := range f.FindBroaderAccess() {
 		var upper, lower unix.Stat_t
 		if unix.Stat(l.Upper.Path, &upper) != nil || unix.Stat(l.Lower.Path, &lower) != nil || upper.Dev != lower.Dev {
@@ -68,22 +86,22 @@ func laxerWarnings(name string, f *exports.File) (list []string) {
 			what = l.Option
 		}
 		list = append(list, fmt.Sprintf("%s:%d: %s is stricter than %s above it: %s has %s there, and reaches %s over NFSv3 or with an old filehandle with the rights of %s; give both the same clients and options, or put one on its own file system",
-			name, l.Lower.Line, l.Lower.Path, l.Upper.Path, l.Client.Host, what, l.Lower.Path, l.Upper.Path))
+			l.Lower.File, l.Lower.Line, l.Lower.Path, l.Upper.Path, l.Client.Host, what, l.Lower.Path, l.Upper.Path))
 	}
 	return list
 }
 
-// directoryWarnings returns laxerWarnings and hiddenMountWarnings, or one warning if storage does not respond within
-// openTimeout. running is locked until it responds, so that at most one goroutine waits for it.
-func directoryWarnings(name string, f *exports.File, running *sync.Mutex) []string {
-	late := []string{name + ": whether nested exports are stricter than those above them is unknown, because storage does not respond: check the disks or servers of the exports"}
+// directoryWarnings returns laxerWarnings and hiddenMountWarnings, or one warning if storage
+// does not respond within openTimeout. running is locked until it responds, so that at most one goroutine waits for it.
+func directoryWarnings(f *exports.File, running *sync.Mutex) []string {
+	late := []string{"whether nested exports are stricter than those above them is unknown, because storage does not respond: check the disks or servers of the exports"}
 	if !running.TryLock() {
 		return late
 	}
 	found := make(chan []string, 1)
 	go func() {
 		defer running.Unlock()
-		found <- append(laxerWarnings(name, f), hiddenMountWarnings(name, f)...)
+		found <- append(laxerWarnings(f), hiddenMountWarnings(f)...)
 	}()
 	select {
 	case list := <-found:
@@ -93,38 +111,40 @@ func directoryWarnings(name string, f *exports.File, running *sync.Mutex) []stri
 	}
 }
 
+// readExports parses an exports file with its drop-ins.
 func readExports(name string) (*exports.File, error) {
-	text, err := readText(name)
+	sources, err := readSources(name)
 	if err != nil {
 		return nil, err
 	}
-	return exports.Parse(name, text)
+	return exports.ParseSources(sources...)
 }
 
-func readText(name string) ([]byte, error) {
-	text, err := os.ReadFile(name)
+// hasExport reports whether the exports file has an export, or an error.
+func hasExport(name string) bool {
+	f, err := readExports(name)
 	if err != nil {
-		return nil, fmt.Errorf("exports file %s cannot be read (%w): correct its name or its permissions", name, cli.Cause(err))
+		return !errors.Is(err, os.ErrNotExist)
 	}
-	return text, nil
+	return len(f.Exports) > 0
 }
 
-// readExportsFile returns the exports in the file o.exportsFile. If the file has errors, the
-// exports with errors are broken.
+// readExportsFile returns the exports in the file o.exportsFile, in its drop-ins, and of exports add
+// --until-restart. If there are errors, the exports with errors are broken.
 func (o *serveOptions) readExportsFile(log *slog.Logger) ([]exportSpec, error) {
-	text, err := readText(o.exportsFile)
-	if err != nil {
-		return nil, err
+	sources, unread := readSources(o.exportsFile)
+	if sources == nil {
+		return nil, unread
 	}
-	o.exportsSum = textSum(text)
-	f, invalid := exports.Parse(o.exportsFile, text)
+	o.exportsSum = sumSources(sources)
+	f, invalid := exports.ParseSources(append(sources, exports.Source{Name: temporaryName, Text: o.temporary})...)
 	if f == nil {
 		return nil, invalid
 	}
 	for _, w := range f.Warnings {
 		log.Warn("questionable exports", "at", w.Error())
 	}
-	for _, w := range directoryWarnings(o.exportsFile, f, &o.comparing) {
+	for _, w := range directoryWarnings(f, &o.comparing) {
 		log.Warn("questionable exports", "at", w)
 	}
 	if len(f.Exports) == 0 && invalid == nil {
@@ -132,12 +152,16 @@ func (o *serveOptions) readExportsFile(log *slog.Logger) ([]exportSpec, error) {
 	}
 	var list []exportSpec
 	for _, e := range f.Exports {
+		position := fmt.Sprintf("%s:%d: ", e.File, e.Line)
+		if e.File == temporaryName {
+			position = temporaryName + ": "
+		}
 		list = append(list, exportSpec{
 			dir: e.Path, name: e.Path, clients: e.Clients, fsid: e.FSID(),
-			position: fmt.Sprintf("%s:%d: ", o.exportsFile, e.Line), fault: e.Err, broken: e.Err != nil,
+			position: position, fault: e.Err, broken: e.Err != nil,
 		})
 	}
-	return list, invalid
+	return list, errors.Join(append(splitJoined(unread), splitJoined(invalid)...)...)
 }
 
 // anyClient reports whether an option is set for any client of e.

@@ -95,7 +95,7 @@ func TestLaxerWarnings(t *testing.T) {
 	warnings := func(text string) []string {
 		f, err := exports.Parse("exports", []byte(text))
 		require.NoError(t, err)
-		return laxerWarnings("exports", f)
+		return laxerWarnings(f)
 	}
 	list := warnings(dir + " *(sec=sys:krb5p)\n" + dir + "/a/hr *(sec=krb5p)")
 	require.Len(t, list, 1)
@@ -111,9 +111,9 @@ func TestLaxerWarningsInTime(t *testing.T) {
 	stuck.Lock() // an earlier comparison still waits
 	f, err := exports.Parse("file", []byte("/ *(rw)\n/etc *(ro)\n"))
 	require.NoError(t, err)
-	assert.Equal(t, []string{"file: whether nested exports are stricter than those above them is unknown, because storage does not respond: check the disks or servers of the exports"},
-		directoryWarnings("file", f, &stuck))
+	assert.Equal(t, []string{"whether nested exports are stricter than those above them is unknown, because storage does not respond: check the disks or servers of the exports"},
+		directoryWarnings(f, &stuck))
 	stuck.Unlock()
-	assert.Contains(t, strings.Join(directoryWarnings("file", f, &stuck), "\n"), "/etc is stricter than / above it")
+	assert.Contains(t, strings.Join(directoryWarnings(f, &stuck), "\n"), "/etc is stricter than / above it")
 	stuck.Lock() // the comparison has ended
 }

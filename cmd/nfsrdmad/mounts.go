@@ -30,7 +30,7 @@ func checkCrossing(dir string) error {
 
 // hiddenMountWarnings returns a warning for each export below which there are mounts that its
 // clients do not see. If only is not empty, it returns only those for these directories.
-func hiddenMountWarnings(name string, f *exports.File, only ...string) (list []string) {
+func hiddenMountWarnings(f *exports.File, only ...string) (list []string) {
 	all, err := mountinfo.All()
 	if err != nil {
 		return nil
@@ -49,7 +49,7 @@ func hiddenMountWarnings(name string, f *exports.File, only ...string) (list []s
 		mounts = slices.DeleteFunc(mounts, func(m mountinfo.Mount) bool { return !m.HasFiles() })
 		if e := f.Exports[i]; len(mounts) > 0 && (len(only) == 0 || slices.Contains(only, e.Path)) {
 			list = append(list, fmt.Sprintf("%s:%d: clients of %s see empty directories in place of the mounts below it (%s): export each on its own line",
-				name, e.Line, e.Path, mountinfo.Summary(mounts)))
+				e.File, e.Line, e.Path, mountinfo.Summary(mounts)))
 		}
 	}
 	return list

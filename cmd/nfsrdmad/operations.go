@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -48,8 +49,11 @@ type runningDaemon struct {
 	reloadsReady   chan struct{}                    // closed when orders is set
 	orders         atomic.Pointer[chan reloadOrder] // reload orders; nil: not accepted
 	exportsFile    string                           // "" if the arguments name the exports
-	sockets        cli.Sockets                      // passed by the service manager
-	metricsAddr    net.Addr                         // or nil
+	shares         *shareSet
+	reloadFailed   atomic.Bool  // the last reload, or the start, had an error
+	reloadTime     atomic.Int64 // when the last one without an error was, in nanoseconds since 1970
+	sockets        cli.Sockets  // passed by the service manager
+	metricsAddr    net.Addr     // or nil
 
 	stateDir  string     // data that survive a restart
 	discovery *discovery // or nil
@@ -74,7 +78,8 @@ func (p *runningDaemon) wrapReplies(replies oncrpc.Service) oncrpc.Service {
 func (p *runningDaemon) reportSource() *report.Source {
 	src := &report.Source{
 		Program: buildinfo.Version(version), Started: p.started, Draining: p.draining.Load(),
-		Exports: p.server.Exports, ExportsFile: p.exportsFile, Address: p.transportAddr,
+		Exports: p.server.Exports, ExportsFile: p.exportsFile, Origins: p.exportOrigins,
+		ReloadFailed: p.reloadFailed.Load(), Reloaded: time.Unix(0, p.reloadTime.Load()), Address: p.transportAddr,
 		NFS4: p.nfs4, ClientState: p.stateServer, Observer: p.observer, Replies: p.replies, Security: p.security, TLS: p.tls,
 		Grants: p.grants, Device: p.device, RDMA: p.rdma, TCP: p.tcp,
 		Discovery: func() *report.Discovery { return p.discovery.discoveryStatus() }, Spans: p.tracer.spanStatus,
@@ -83,6 +88,16 @@ func (p *runningDaemon) reportSource() *report.Source {
 		src.Kerberos, src.Keytab = true, p.kerberos.keytab
 	}
 	return src
+}
+
+// exportOrigins returns where each export is, by path: FILE:LINE, until restart, or "" if it is an
+// argument.
+func (p *runningDaemon) exportOrigins() map[string]string {
+	origins := make(map[string]string)
+	for _, e := range p.shares.exportedList() {
+		origins[e.name] = strings.TrimSuffix(e.position, ": ")
+	}
+	return origins
 }
 
 // metricsHandler returns the handler for --metrics.

@@ -28,14 +28,18 @@ func (o *serveOptions) startReloads(ctx context.Context, s *shareSet, log *slog.
 	signal.Notify(signals, unix.SIGHUP)
 	orders := make(chan reloadOrder, 1) // one order survives a client that stops waiting
 	if o.exportsFileChanged() {
-		orders <- reloadOrder{true, make(chan error, 1)}
+		orders <- reloadOrder{exportsOnly: true, done: make(chan error, 1)}
 	}
-	stop := serveReloads(ctx, signals, orders, func(exportsOnly bool) (err error) {
+	stop := serveReloads(ctx, signals, orders, func(order reloadOrder) (err error) {
 		o.daemon.notifyReload(func() {
-			if exportsOnly {
+			switch {
+			case order.edit != nil:
+				err = o.editTemporary(ctx, s, order.edit, log)
+			case order.exportsOnly:
 				err = o.reloadExports(ctx, s, log)
-			} else {
+			default:
 				err = o.reloadAll(ctx, s, log)
+				o.daemon.setReloaded(err == nil)
 			}
 		})
 		return err
@@ -54,8 +58,8 @@ func (o *serveOptions) exportsFileChanged() bool {
 	if o.exportsFile == "" {
 		return false
 	}
-	text, err := os.ReadFile(o.exportsFile)
-	return err != nil || textSum(text) != o.exportsSum
+	sources, _ := readSources(o.exportsFile)
+	return sumSources(sources) != o.exportsSum
 }
 
 // reloadAll reloads all files: the keytab first, because its realms may be those of users.
@@ -74,7 +78,7 @@ func (o *serveOptions) reloadAll(ctx context.Context, s *shareSet, log *slog.Log
 // serveReloads calls reload for each signal and for each order, which receives the result, and
 // retry at every retryInterval, until ctx is canceled or end is called. end waits at most
 // closeTimeout for a call in progress.
-func serveReloads(ctx context.Context, signals <-chan os.Signal, orders <-chan reloadOrder, reload func(exportsOnly bool) error, retry func(), log *slog.Logger) (end func()) {
+func serveReloads(ctx context.Context, signals <-chan os.Signal, orders <-chan reloadOrder, reload func(reloadOrder) error, retry func(), log *slog.Logger) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
@@ -86,9 +90,9 @@ func serveReloads(ctx context.Context, signals <-chan os.Signal, orders <-chan r
 			case <-ctx.Done():
 				return
 			case <-signals:
-				_ = reload(false) // errors are logged
+				_ = reload(reloadOrder{}) // errors are logged
 			case order := <-orders:
-				order.done <- reload(order.exportsOnly)
+				order.done <- reload(order)
 			case <-ticker.C:
 				retry()
 			}
@@ -113,6 +117,7 @@ func (o *serveOptions) reloadExports(ctx context.Context, s *shareSet, log *slog
 		s.findCrossings(list)
 		err = applyExports(o.daemon.server, s, list)
 	}
+	o.daemon.setReloaded(err == nil)
 	if err != nil {
 		for _, e := range splitJoined(err) {
 			log.Error("cannot reload the exports file: the exports are unchanged", "file", o.exportsFile, "err", e)
@@ -122,6 +127,29 @@ func (o *serveOptions) reloadExports(ctx context.Context, s *shareSet, log *slog
 	o.warnAboutGSSPort(list, log)
 	log.Info("the exports were reloaded", "file", o.exportsFile, "exports", formatExportNames(list))
 	return nil
+}
+
+// editTemporary changes the lines of exports add --until-restart, and applies them with the exports
+// files.
+func (o *serveOptions) editTemporary(ctx context.Context, s *shareSet, edit func([]byte) ([]byte, error), log *slog.Logger) error {
+	before := o.temporary
+	after, err := edit(before)
+	if err != nil {
+		return err
+	}
+	o.temporary = after
+	if err = o.reloadExports(ctx, s, log); err != nil {
+		o.temporary = before
+	}
+	return err
+}
+
+// setReloaded records the result of a reload, or of the start, for the metrics.
+func (p *runningDaemon) setReloaded(ok bool) {
+	p.reloadFailed.Store(!ok)
+	if ok {
+		p.reloadTime.Store(time.Now().UnixNano())
+	}
 }
 
 // applyExports serves the exports in list, or changes nothing if one that is not unavailable

@@ -72,8 +72,9 @@ type serveOptions struct {
 	noNFS3  bool     // do not serve NFSv3
 	minors  []uint32 // NFSv4 minor versions to serve
 
-	exportsSum string // checksum of exportsFile when it was last read
-	retrySum   string // checksum of exportsFile at the last attempt to serve unavailable exports
+	exportsSum string // checksum of the exports files when they were last read
+	retrySum   string // checksum of the exports files at the last attempt to serve unavailable exports
+	temporary  []byte // lines of exports add --until-restart
 
 	comparing sync.Mutex // held while the file systems of nested exports are compared
 
@@ -184,7 +185,7 @@ this daemon (use --portmap :111).`,
 	f.BoolVar(&o.noRootSquash, "no-root-squash", false, "do not map a client's root to nobody")
 	f.BoolVar(&o.exclusive, "exclusive", false, "promise that only this daemon changes the files in DIR")
 	f.StringVar(&o.sec, "sec", "", "security `FLAVORS` for DIR, as for sec= in exports(5) (default sys)")
-	f.StringVar(&o.exportsFile, "exports", "", "serve the exports in `FILE` (exports(5)); SIGHUP reloads the file")
+	f.StringVar(&o.exportsFile, "exports", "", "serve the exports in `FILE` (exports(5)), then those in FILE.d/*.exports;\nSIGHUP reloads the files")
 	f.StringVar(&o.idmapDomain, "idmap-domain", "", "NFSv4 owners are NAME@`DOMAIN`, from this host's user database")
 	f.StringVar(&o.idmapFile, "idmap", "", "read the domain and more from `FILE` (idmapd.conf(5)); SIGHUP reloads the file")
 	f.StringVar(&o.kerberos.keytab, "keytab", defaultKeytab, "`FILE` with Kerberos keys; SIGHUP reloads the file")

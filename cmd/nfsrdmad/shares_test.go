@@ -209,7 +209,7 @@ func TestReloadHung(t *testing.T) {
 		} {
 			var log strings.Builder
 			signals := make(chan os.Signal, 1)
-			end := serveReloads(t.Context(), signals, nil, func(bool) error { time.Sleep(tt.takes); return nil }, func() {}, slog.New(slog.NewTextHandler(&log, nil)))
+			end := serveReloads(t.Context(), signals, nil, func(reloadOrder) error { time.Sleep(tt.takes); return nil }, func() {}, slog.New(slog.NewTextHandler(&log, nil)))
 			signals <- os.Interrupt
 			synctest.Wait()
 			assert.Equal(t, tt.waits, measureTime(end))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"time"
 
@@ -50,12 +49,12 @@ func (o *serveOptions) retryExports(ctx context.Context, s *shareSet, log *slog.
 // hasExportsFileSettled reports whether the exports file has changed since the daemon read it, and
 // is the same as at the last attempt: what an editor has written so far could lack exports.
 func (o *serveOptions) hasExportsFileSettled() bool {
-	text, err := os.ReadFile(o.exportsFile)
+	sources, err := readSources(o.exportsFile)
 	if err != nil {
 		return false
 	}
 	before := o.retrySum
-	o.retrySum = textSum(text)
+	o.retrySum = sumSources(sources)
 	return o.retrySum != o.exportsSum && o.retrySum == before
 }
 

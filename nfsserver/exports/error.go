@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // An Error is an error, or a warning, at a position in a file.
@@ -19,7 +20,8 @@ func (e *Error) Error() string { return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Li
 
 // A report collects the errors and warnings in a file.
 type report struct {
-	file     string
+	file     string   // the current one
+	files    []string // all so far
 	errs     []*Error // at most maxErrors
 	count    int      // number of all errors
 	last     *Error   // the last error
@@ -44,17 +46,23 @@ func (r *report) addWarning(p position, format string, args ...any) {
 	}
 }
 
-// joinedError returns all errors as one, in the order of their positions, or nil.
+// startFile begins with another file.
+func (r *report) startFile(name string) {
+	r.file = name
+	r.files = append(r.files, name)
+}
+
+// joinedError returns all errors as one, in the order of their files and positions, or nil.
 func (r *report) joinedError() error {
 	slices.SortStableFunc(r.errs, func(a, b *Error) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
+		return cmp.Or(cmp.Compare(slices.Index(r.files, a.File), slices.Index(r.files, b.File)), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
 	})
 	var errs []error
 	for _, e := range r.errs {
 		errs = append(errs, e)
 	}
 	if more := r.count - len(r.errs); more > 0 {
-		errs = append(errs, fmt.Errorf("%s: %d errors more", r.file, more))
+		errs = append(errs, fmt.Errorf("%s: %d errors more", strings.Join(r.files, ", "), more))
 	}
 	return errors.Join(errs...)
 }

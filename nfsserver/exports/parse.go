@@ -17,8 +17,9 @@ type File struct {
 type Export struct {
 	Path    string // absolute and clean, at most 1024 bytes
 	Clients []Client
-	Line    int   // the first line
-	Err     error // an error in its lines: its clients and options are unknown
+	File    string // where the first line is
+	Line    int    // the first line
+	Err     error  // an error in its lines: its clients and options are unknown
 }
 
 // FSID returns the identity in the clients' options, or none.
@@ -43,10 +44,19 @@ func (f *File) String() string {
 	return b.String()
 }
 
-// Explain returns the meaning of f, with one line for each client and flavor.
+// Explain returns the meaning of f, with one line for each client and flavor. If the exports are
+// in several files, comments name them.
 func (f *File) Explain() string {
 	var b strings.Builder
+	file := ""
+	if n := len(f.Exports); n > 0 && f.Exports[0].File == f.Exports[n-1].File {
+		file = f.Exports[0].File
+	}
 	for _, e := range f.Exports {
+		if e.File != file {
+			file = e.File
+			fmt.Fprintf(&b, "# %s\n", file)
+		}
 		for _, c := range e.Clients {
 			for _, line := range c.Lines() {
 				b.WriteString(quoteWord(e.Path) + " " + quoteWord(line) + "\n")
@@ -69,27 +79,45 @@ func quoteWord(text string) string {
 	return b.String()
 }
 
+// A Source is the name and the text of an exports(5) file.
+type Source struct {
+	Name string // for errors
+	Text []byte
+}
+
 // Parse parses an exports(5) file. Errors use name for the file. The error joins all Errors;
 // the File then has Exports with errors (Export.Err), and lacks lines without a valid path.
-func Parse(name string, text []byte) (*File, error) {
-	p := parser{
-		report:      report{file: name},
-		exportIndex: make(map[string]int), knownClients: make(map[entry]bool), fsids: make(map[FSID]string),
+func Parse(name string, text []byte) (*File, error) { return ParseSources(Source{name, text}) }
+
+// ParseSources parses several exports(5) files as Parse parses one, as if each followed the one
+// before it.
+func ParseSources(sources ...Source) (*File, error) {
+	p := parser{exportIndex: make(map[string]int), knownClients: make(map[entry]bool), fsids: make(map[FSID]string)}
+	total := 0
+	for _, src := range sources {
+		if total += len(src.Text); total > maxText {
+			return nil, fmt.Errorf("%s: %d bytes are more than the %d that an exports file may have, with all that are read before it", src.Name, total, maxText)
+		}
 	}
-	if len(text) > maxText {
-		return nil, fmt.Errorf("%s: %d bytes are more than the %d that an exports file may have", name, len(text), maxText)
+	for _, src := range sources {
+		p.startFile(src.Name)
+		p.parseText(src.Text)
 	}
+	p.checkNohide()
+	p.file.Warnings = p.warnings
+	return &p.file, p.joinedError()
+}
+
+// parseText parses one file.
+func (p *parser) parseText(text []byte) {
 	s := newScanner(&p.report, text)
-	before := 0
+	before := p.count
 	for words := s.readLine(); len(words) > 0; words = s.readLine() {
 		if e := p.parseLine(words); e != nil && e.Err == nil && p.count > before {
 			e.Err = p.last
 		}
 		before = p.count
 	}
-	p.checkNohide()
-	p.file.Warnings = p.warnings
-	return &p.file, p.joinedError()
 }
 
 type parser struct {
@@ -120,7 +148,7 @@ func (p *parser) parseLine(words []word) *Export {
 	if !ok {
 		i = len(p.file.Exports)
 		p.exportIndex[name] = i
-		p.file.Exports = append(p.file.Exports, Export{Path: name, Line: int(at.line)})
+		p.file.Exports = append(p.file.Exports, Export{Path: name, File: p.report.file, Line: int(at.line)})
 	}
 	e := &p.file.Exports[i]
 	defaults, words := Options{ReadOnly: true}, words[1:]
@@ -205,7 +233,7 @@ func (p *parser) addClient(e *Export, c Client, at position) {
 		c.Options.FSID = FSID{}
 	}
 	if c.Options.NoHide {
-		p.nohide = append(p.nohide, nohideExport{e.Path, at})
+		p.nohide = append(p.nohide, nohideExport{e.Path, p.report.file, at})
 	}
 	e.Clients = append(e.Clients, c)
 }
@@ -232,12 +260,14 @@ func (p *parser) checkFSID(e *Export, f FSID, at position) bool {
 // A nohideExport is an export with nohide, which makes it visible in the export above it.
 type nohideExport struct {
 	path string
+	file string
 	at   position
 }
 
 // checkNohide rejects nohide if knfsd would give it an effect.
 func (p *parser) checkNohide() {
 	for _, h := range p.nohide {
+		p.report.file = h.file
 		for dir := path.Dir(h.path); ; dir = path.Dir(dir) {
 			if _, ok := p.exportIndex[dir]; ok && dir != h.path {
 				p.addError(h.at, "option nohide: clients of %s do not see %s in it; let them mount it too, and remove nohide", dir, h.path)

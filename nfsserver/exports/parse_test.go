@@ -348,3 +348,19 @@ func TestExportsWithErrors(t *testing.T) {
 	}
 	assert.Equal(t, map[string]bool{"/a": false, "/b": true, "/c": false, "/e": true, "/f": true, "/a/g": true, "/h": true, "/i": false}, faulty)
 }
+
+// TestParseSources checks that several files count as one, and that errors name the file, in the
+// order of the files.
+func TestParseSources(t *testing.T) {
+	f, err := ParseSources(Source{"1", []byte("/a *(fsid=1)\n/b/c h(nohide) \\\n")}, Source{"2", []byte("d *\n/d *(fsid=1)\n")}, Source{"3", []byte("/b *\n/a h\n")})
+	assert.EqualError(t, err, `1:2:6: option nohide: clients of /b do not see /b/c in it; let them mount it too, and remove nohide
+2:1:1: "d" is not an absolute path; a line begins with a directory, written from / on
+2:2:4: /a and /d both have fsid=1; give each its own`)
+	places := make(map[string]string)
+	for _, e := range f.Exports {
+		places[e.Path] = fmt.Sprint(e.File, ":", e.Line)
+	}
+	assert.Equal(t, map[string]string{"/a": "1:1", "/b/c": "1:2", "/d": "2:2", "/b": "3:1"}, places)
+	assert.Len(t, f.Exports[0].Clients, 2, "of lines in two files")
+	assert.Regexp(t, `^# 1\n/a .*\n/a .*\n/b/c .*\n# 2\n/d .*\n# 3\n/b `, f.Explain())
+}

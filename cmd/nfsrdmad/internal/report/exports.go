@@ -30,29 +30,42 @@ func (d *ExportList) PrintText(w io.Writer, _ time.Time) error {
 	if len(d.Exports) == 0 {
 		p.text.WriteString("no exports\n")
 	}
-	_, err := io.WriteString(w, p.text.String())
-	return err
+	return p.writeTo(w)
+}
+
+// writeTo writes the page without blanks at the end of lines.
+func (p *textPage) writeTo(w io.Writer) error {
+	for line := range strings.Lines(p.text.String()) {
+		if _, err := io.WriteString(w, strings.TrimRight(line, " \n")+"\n"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // addExportRows adds a row for each client of each export. Without verbose, options that are the
-// default in exports(5) are omitted.
+// default in exports(5), and the positions in the exports files, are omitted.
 func (p *textPage) addExportRows(all []Export, verbose bool) {
 	for i := range all {
 		e := &all[i]
 		path := quoteUnprintable(e.Path)
+		origin := ""
+		if verbose || strings.HasPrefix(e.Origin, "until ") {
+			origin = e.Origin
+		}
 		if e.Unavailable != "" {
-			p.addRow(path, "UNAVAILABLE: "+quoteUnprintable(e.Unavailable))
+			p.addRow(path, "UNAVAILABLE: "+quoteUnprintable(e.Unavailable), origin)
 			continue
 		}
 		if len(e.Clients) == 0 {
-			p.addRow(path)
+			p.addRow(path, "", origin)
 		}
 		for _, c := range e.Clients {
 			if !verbose {
 				c = omitDefaults(c)
 			}
-			p.addRow(path, c)
-			path = ""
+			p.addRow(path, c, origin)
+			path, origin = "", ""
 		}
 	}
 }

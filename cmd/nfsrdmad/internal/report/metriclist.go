@@ -57,6 +57,12 @@ var metricList = append([]metric{
 	newGauge("start_time_seconds", "When the daemon started to serve, in seconds since 1970.", noLabels, func(s *scrapeData, emit emitFunc) {
 		emit(float64(s.Daemon.Since.UnixNano()) / 1e9)
 	}),
+	newGauge("last_reload_success", "1, or 0 if the last reload, or the start, had errors.", noLabels, func(s *scrapeData, emit emitFunc) {
+		emit(oneIf(s.Reload.Success))
+	}),
+	newGauge("last_reload_success_timestamp_seconds", "When the last reload, or the start, had no error, in seconds since 1970.", noLabels, func(s *scrapeData, emit emitFunc) {
+		emit(float64(s.Reload.LastSuccess.UnixNano()) / 1e9)
+	}),
 	newGauge("draining", "1 while the daemon completes its calls before it exits.", noLabels, func(s *scrapeData, emit emitFunc) {
 		emit(oneIf(s.Daemon.State == "draining"))
 	}),

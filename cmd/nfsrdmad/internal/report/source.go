@@ -30,7 +30,11 @@ type Source struct {
 
 	Exports     func() []nfsserver.Export
 	ExportsFile string                        // "" if the arguments name the exports
+	Origins     func() map[string]string      // where each export is, by path
 	Address     func(transport string) string // "" for a transport that is not served
+
+	ReloadFailed bool      // the last reload, or the start, had an error
+	Reloaded     time.Time // when the last one without an error was
 
 	NFS4        *nfs4server.Server // nil without NFSv4
 	ClientState *nfs4server.Server // has the clients' state, for all versions
@@ -70,6 +74,7 @@ func (src *Source) CollectStatus() *Status {
 		Exports:     src.collectExports(),
 		Procedures:  src.collectProcs(),
 		Operations:  src.collectOperations(),
+		Reload:      reloadDoc{!src.ReloadFailed, src.Reloaded},
 	}
 	r := src.Replies.Stats()
 	d.ReplayCache = replayDoc{r.Replies, r.Bytes, r.Bytes, r.Executed, r.Replayed, r.Joined, r.Forgotten}
@@ -178,9 +183,9 @@ func newRDMAConnection(c *rpcrdma.ConnStats) Connection {
 }
 
 func (src *Source) collectExports() []Export {
-	all := []Export{}
+	all, origins := []Export{}, src.Origins()
 	for _, e := range src.Exports() {
-		d := Export{Path: e.Path, Clients: []string{}}
+		d := Export{Path: e.Path, Clients: []string{}, Origin: origins[e.Path]}
 		for _, c := range e.Clients {
 			d.Clients = append(d.Clients, c.String())
 		}

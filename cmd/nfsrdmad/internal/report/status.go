@@ -23,12 +23,19 @@ type Status struct {
 	Trace       *Spans         `json:"trace,omitempty"`
 	Kerberos    *kerberosDoc   `json:"kerberos,omitempty"`
 	TLS         *tlsDoc        `json:"tls,omitempty"`
+	Reload      reloadDoc      `json:"last_reload"`
 
 	Verbose bool `json:"-"` // PrintText prints all options of exports
 }
 
 // SchemaVersion returns the document's version.
 func (d *Status) SchemaVersion() int { return d.Version }
+
+// A reloadDoc describes the last reload, or the start if there was none.
+type reloadDoc struct {
+	Success     bool      `json:"success"`
+	LastSuccess time.Time `json:"last_success"`
+}
 
 type daemonDoc struct {
 	Version string    `json:"version"`
@@ -139,6 +146,10 @@ type extensionsDoc struct {
 type Export struct {
 	Path    string   `json:"path"`
 	Clients []string `json:"clients"` // with their options, as in exports(5)
+
+	// Origin is FILE:LINE, "until restart" (exports add --until-restart), or "" for an argument of
+	// serve.
+	Origin string `json:"origin,omitempty"`
 
 	// Unavailable is the reason why the export cannot be served at present: its clients must try
 	// again. It is "" if the export is served.

@@ -51,13 +51,7 @@ func (d *Status) PrintText(w io.Writer, now time.Time) error {
 	p.addProcedures(d.Procedures)
 	p.addOperations(d.Operations)
 	p.tab.Flush() // into memory
-	// Remove trailing blanks from lines.
-	for line := range strings.Lines(p.text.String()) {
-		if _, err := io.WriteString(w, strings.TrimRight(line, " \n")+"\n"); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.writeTo(w)
 }
 
 // A textPage is text with tables.
