@@ -146,22 +146,13 @@ func (o *certOptions) create(ctx context.Context, w io.Writer) error {
 	}
 	_, err = fmt.Fprintf(w, `
 On this server, as root, to enable TLS, and to renew the certificates:
-    echo 'NFSRDMAD_TLS="--tls-cert %s --tls-key %s --tls-ca %s --rdma-tls=allow"' >>%s
+    printf '[tls]\ntls-cert = %s\ntls-key = %s\ntls-ca = %s\nrdma-tls = allow\n' >>%s
     systemctl restart nfsrdmad
     %s
 For each client, which will mount %s:
     nfsrdmad cert client NAME
-`, cert, key, ca, flagsFile(), renew, strings.Join(names, " or "))
+`, cert, key, ca, defaultConf, renew, strings.Join(names, " or "))
 	return err
-}
-
-// flagsFile returns the file with the flags of the service.
-func flagsFile() string {
-	const rpm = "/etc/sysconfig/nfsrdmad"
-	if _, err := os.Stat(rpm); err == nil {
-		return rpm
-	}
-	return "/etc/default/nfsrdmad"
 }
 
 // lookupTime is the time limit for this host's full name: DNS may not respond.

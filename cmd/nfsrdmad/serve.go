@@ -38,6 +38,7 @@ type serveOptions struct {
 	exclusive    bool
 	sec          string
 	exportsFile  string
+	configFile   string
 	listen       string
 	tcp          string
 	versions     []string // NFS versions
@@ -137,6 +138,12 @@ directories. Clients may then cache names and attributes too; without the promis
 cache only file data, whose changes the kernel reports. mem: needs no promise, because
 only the daemon can change it.
 
+The file of --config has the form of nfs.conf(5): sections and lines KEY = VALUE. A key
+is the name of a flag below, and yes or no is the value of a flag without one. Flags on
+the command line win. An error names the line, and the exit status is 2. The sections and
+their keys are:
+
+` + listConfKeys() + `
 When it accepts connections, it prints one line on standard output:
 
     ready rdma=ADDR tcp=ADDR exports=/EXPORT,...
@@ -169,7 +176,15 @@ this daemon (use --portmap :111).`,
   nfsrdmad serve --exports /etc/exports
   nfsrdmad serve mem:512MiB=/scratch
   nfsrdmad serve --listen '[::1]:20049' --tcp '[::1]:2049' /srv/data=/data`,
-		Args: o.parseArgs,
+		Args: func(cmd *cobra.Command, args []string) (err error) {
+			var c *conf
+			if o.configFile != "" {
+				if c, err = readConf(o.configFile, cmd.Flags()); err != nil {
+					return err
+				}
+			}
+			return c.locate(o.parseArgs(cmd, args))
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.controlGiven = cmd.Flags().Changed("control")
 			return o.runDaemon(cmd.Context(), cmd.OutOrStdout(), o.newLogger(cmd.ErrOrStderr()))
@@ -186,6 +201,7 @@ this daemon (use --portmap :111).`,
 	f.BoolVar(&o.exclusive, "exclusive", false, "promise that only this daemon changes the files in DIR")
 	f.StringVar(&o.sec, "sec", "", "security `FLAVORS` for DIR, as for sec= in exports(5) (default sys)")
 	f.StringVar(&o.exportsFile, "exports", "", "serve the exports in `FILE` (exports(5)), then those in FILE.d/*.exports;\nSIGHUP reloads the files")
+	f.StringVar(&o.configFile, "config", "", "read flags from `FILE`, too; those on the command line win")
 	f.StringVar(&o.idmapDomain, "idmap-domain", "", "NFSv4 owners are NAME@`DOMAIN`, from this host's user database")
 	f.StringVar(&o.idmapFile, "idmap", "", "read the domain and more from `FILE` (idmapd.conf(5)); SIGHUP reloads the file")
 	f.StringVar(&o.kerberos.keytab, "keytab", defaultKeytab, "`FILE` with Kerberos keys; SIGHUP reloads the file")
