@@ -59,12 +59,12 @@ func TestExportsText(t *testing.T) {
 		require.NoError(t, d.PrintText(&b, time.Time{}))
 		return b.String()
 	}
-	assert.Equal(t, `/a  192.0.2.0/24(rw)
-    *(ro,async,insecure,no_root_squash,all_squash,subtree_check,xprtsec=tls,sec=krb5)
-/b  h(sync,secure,no_subtree_check,sec=krb5,rw,root_squash,no_all_squash,anonuid=1,anongid=1,sec=sys,ro,root_squash,no_all_squash,anonuid=1,anongid=1)
+	assert.Equal(t, `/a     192.0.2.0/24(rw)
+       *(ro,async,insecure,no_root_squash,all_squash,subtree_check,xprtsec=tls,sec=krb5)
+/b     h(sync,secure,no_subtree_check,sec=krb5,rw,root_squash,no_all_squash,anonuid=1,anongid=1,sec=sys,ro,root_squash,no_all_squash,anonuid=1,anongid=1)
 /none
 /gone  UNAVAILABLE: ENOENT
 `, text())
 	d.Verbose = true
-	assert.Contains(t, text(), "/a  192.0.2.0/24(rw,sync,secure,root_squash,no_all_squash,no_subtree_check,sec=sys)\n")
+	assert.Contains(t, text(), "/a     192.0.2.0/24(rw,sync,secure,root_squash,no_all_squash,no_subtree_check,sec=sys)\n")
 }
