@@ -1,0 +1,71 @@
+package nfs4server
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exportset"
+	"github.com/nfsrdma/nfsrdma/vfs"
+	"github.com/nfsrdma/nfsrdma/vfs/mem"
+)
+
+// A fakePathFS waits for storage before it finds a path.
+type fakePathFS struct {
+	*mem.FS
+	answer chan struct{}
+}
+
+func (fs *fakePathFS) HostPath(h vfs.Handle) (string, bool, error) {
+	if h == fs.Root() {
+		return "/srv", false, nil
+	}
+	<-fs.answer
+	return "/srv/f", true, nil
+}
+
+// TestHeldFilesHung checks that lists of held files wait for hung storage only for a bounded time, in
+// few goroutines, while clients' calls go on, and that they have paths again when the storage
+// responds.
+func TestHeldFilesHung(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := &fakePathFS{mem.New(mem.Options{Size: 1 << 30, Mode: 0o777}), make(chan struct{})}
+		g := newTestServer(t, exportset.Export{Path: "/x", FS: fs, Clients: exports.Everyone(exports.Options{Insecure: true, NoRootSquash: true})}).connectClient()
+		_, _, st := g.openName(openArgs("o", "f", nfs4.ShareWrite, 0, nfs4.Unchecked))
+		require.Equal(t, nfs4.OK, st)
+		list := func() HeldFile {
+			p, st := g.s.HeldFiles(t.Context(), 0, "", 10)
+			assert.Equal(t, nfs4.OK, st)
+			assert.Len(t, p.Files, 1)
+			return p.Files[0]
+		}
+		began := time.Now()
+		var lists sync.WaitGroup
+		for range maxLocating {
+			lists.Go(func() {
+				f := list()
+				assert.Equal(t, exportset.Location{Export: "/x"}, f.Location)
+				assert.Len(t, f.Opens, 1)
+			})
+		}
+		synctest.Wait()
+		_, _, st = g.openName(openArgs("o", "f", nfs4.ShareRead, 0, nfs4.Unchecked))
+		assert.Equal(t, nfs4.OK, st)
+		assert.Equal(t, "/x", list().Export)
+		assert.Zero(t, time.Since(began), "with as many waiting lists as may be, a list does not wait")
+		lists.Wait()
+		assert.Equal(t, locateTime, time.Since(began))
+		close(fs.answer)
+		synctest.Wait()
+		f := list()
+		assert.Equal(t, []any{"/x", "/srv/f", true}, []any{f.Export, f.Path, f.Removed})
+		assert.True(t, g.s.HasHostPath("/srv/f"))
+		assert.False(t, g.s.HasHostPath("/srvf"))
+	})
+}
