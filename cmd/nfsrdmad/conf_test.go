@@ -47,7 +47,7 @@ crc = on
 	require.NoError(t, err)
 	for flag, want := range map[string]string{
 		"listen": "[::1]:20049", "tcp": "", "vers": "[4.1,4.2]", "nfs4-lease": "20s", "manage-gids": "true", "tls-strict": "false",
-		"metrics": "127.0.0.1:9849", "credits": "7", "crc": "off", "register": "false",
+		"metrics": "127.0.0.1:9849", "credits": "7", "crc": "off", "register": "off",
 	} {
 		assert.Equal(t, want, flags.Lookup(flag).Value.String(), flag)
 	}
@@ -64,7 +64,7 @@ func TestConfErrors(t *testing.T) {
 		"[ports]\nlisten\n":                               `FILE:2: "listen" is neither a section nor a key: write [SECTION] or KEY = VALUE`,
 		"[ports\nlisten = :1\n":                           `FILE:1: "[ports" is neither a section nor a key: write [SECTION] or KEY = VALUE`,
 		"[ports]\ntcp = :1\n[nfs]\n[ports]\ntcp = :2\n":   "FILE:5: tcp has several values: remove all but one",
-		"[ports]\nregister = maybe\n":                     "FILE:2: register = maybe: write yes or no",
+		"[users]\nmanage-gids = maybe\n":                  "FILE:2: manage-gids = maybe: write yes or no",
 		"[rdma]\n# c\ncrc = maybe\n":                      "FILE:3: crc = maybe: not one of auto, on, off",
 		"[rdma]\ncredits = many\n":                        `FILE:2: credits = many: strconv.ParseInt: parsing "many": invalid syntax`,
 		"[rdma]\ncredits = 0\n":                           "FILE:2: --credits 0 is not between 1 and 4096",

@@ -224,7 +224,7 @@ func (o *serveOptions) transportOpeners(server *nfsrdma.Server) []transportOpene
 	}
 	o.daemon.tcp = server.Parts().TCP
 	list = append(list, transportOpener{"tcp", o.tcp, func([]cli.Endpoint) (cli.Endpoint, error) { return o.openTCP(server) }})
-	if o.portmap == "" && !o.register {
+	if o.portmap == "" && !o.registers() {
 		return list
 	}
 	return append(list, transportOpener{"udp", o.tcp, func(opened []cli.Endpoint) (cli.Endpoint, error) {

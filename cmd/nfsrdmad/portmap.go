@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
@@ -30,9 +32,9 @@ func (o *serveOptions) registerPorts(ctx context.Context, transports []cli.Endpo
 	switch {
 	case o.portmap != "":
 		endpoints, err = o.openPortmap(transports, log)
-	case o.register:
+	case o.registers():
 		endpoints = transports
-		undo, err = registerServices(ctx, rpcbind.Host{}, rpcServices(transports), log)
+		undo, err = o.startRegistrar(ctx, log)
 	default:
 		return transports, undo, nil
 	}
@@ -61,7 +63,11 @@ func rpcServices(transports []cli.Endpoint) (list []rpcbind.Service) {
 			list = append(list, lockServices(w.Name, udp.AddrPort())...)
 			continue
 		}
-		at := w.Addr.(*net.TCPAddr).AddrPort()
+		tcp, ok := w.Addr.(*net.TCPAddr)
+		if !ok { // it does not listen yet
+			continue
+		}
+		at := tcp.AddrPort()
 		if w.Name == "tcp" { // clients on RDMA use it too
 			list = append(list, lockServices(w.Name, at)...)
 		}
@@ -89,10 +95,10 @@ func splitLockServices(list []rpcbind.Service) (locks, others []rpcbind.Service)
 	return locks, others
 }
 
-// registerServices registers the services with host's rpcbind until undo is called. A host
-// has only one lock manager: if another one is registered, registerServices omits this
-// server's and logs a warning.
-func registerServices(ctx context.Context, host rpcbind.Host, list []rpcbind.Service, log *slog.Logger) (undo func(), err error) {
+// registerServices registers the services with host's rpcbind, and returns those that are
+// registered. A host has only one lock manager: if another one is registered, registerServices
+// omits this server's and logs a warning.
+func registerServices(ctx context.Context, host rpcbind.Host, list []rpcbind.Service, log *slog.Logger) ([]rpcbind.Service, error) {
 	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
 	locks, others := splitLockServices(list)
@@ -108,13 +114,110 @@ func registerServices(ctx context.Context, host rpcbind.Host, list []rpcbind.Ser
 	case err != nil:
 		return nil, errors.Join(registerError(err), host.Unregister(ctx, others))
 	}
+	return list, nil
+}
+
+// registers reports whether the ports are registered with rpcbind, if it responds.
+func (o *serveOptions) registers() bool {
+	return o.register.Word == "on" || o.register.Word == "auto" && !o.noNFS3
+}
+
+// registerInterval is the time after which a registrar looks at rpcbind again.
+const registerInterval = 10 * time.Second
+
+// A registrar keeps services registered with a host's rpcbind, which loses them when it restarts.
+type registrar struct {
+	host     rpcbind.Host
+	services func() []rpcbind.Service // as they are now
+	log      *slog.Logger
+
+	wanted     []rpcbind.Service // at the last registration
+	registered []rpcbind.Service // of these; lock services may be missing
+	lastErr    string            // logged last
+}
+
+// startRegistrar registers the ports until undo is called. With --register=on, an error of the
+// first attempt is returned.
+func (o *serveOptions) startRegistrar(ctx context.Context, log *slog.Logger) (undo func(), err error) {
+	r := &registrar{services: func() []rpcbind.Service { return rpcServices(o.daemon.transports()) }, log: log}
+	if o.register.Word == "on" {
+		err = r.register(ctx, r.services())
+	} else {
+		r.refresh(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // clients can mount until undo
+	var wg sync.WaitGroup
+	wg.Go(func() { r.run(ctx) })
 	return func() {
-		ctx, cancel := context.WithTimeout(context.Background(), registerTimeout)
-		defer cancel()
-		if err := host.Unregister(ctx, list); err != nil {
-			log.Warn("cannot unregister from rpcbind; remove the registration with rpcinfo -d", "err", err)
-		}
+		cancel()
+		wg.Wait()
+		r.unregister()
 	}, nil
+}
+
+func (r *registrar) run(ctx context.Context) {
+	ticker := time.NewTicker(registerInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			r.refresh(ctx)
+		}
+	}
+}
+
+// refresh registers the services unless rpcbind has them. It logs an error once, and none if there
+// is no rpcbind: it may be started later.
+func (r *registrar) refresh(ctx context.Context) {
+	list := r.services()
+	if slices.Equal(list, r.wanted) {
+		ctx, cancel := context.WithTimeout(ctx, registerTimeout)
+		defer cancel()
+		if has, err := r.host.HasAll(ctx, r.registered); has && err == nil {
+			return
+		}
+	}
+	before := r.registered
+	err := r.register(ctx, list)
+	switch {
+	case err == nil:
+		r.lastErr = ""
+		r.log.Info("the ports are registered with rpcbind")
+	case ctx.Err() != nil: // the daemon is exiting
+	case errors.Is(err, rpcbind.ErrNoRPCBind):
+		if before != nil {
+			r.log.Warn("rpcbind does not respond any more; the ports are registered again when it does")
+		}
+	case err.Error() != r.lastErr:
+		r.lastErr = err.Error()
+		r.log.Warn("NFSv3 clients cannot find the ports", "err", err)
+	}
+}
+
+// register registers list.
+func (r *registrar) register(ctx context.Context, list []rpcbind.Service) (err error) {
+	r.wanted, r.registered = nil, nil
+	if r.registered, err = registerServices(ctx, r.host, list, r.log); err == nil {
+		r.wanted = list
+	}
+	return err
+}
+
+// unregister removes the registrations.
+func (r *registrar) unregister() {
+	if r.wanted == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), registerTimeout)
+	defer cancel()
+	if err := r.host.Unregister(ctx, r.registered); err != nil {
+		r.log.Warn("cannot unregister from rpcbind; remove the registration with rpcinfo -d", "err", err)
+	}
 }
 
 // registerError adds a remedy to an error from rpcbind.Host.Register.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -88,11 +89,11 @@ func TestUnregisterFails(t *testing.T) {
 	server := &oncrpc.Server{Handler: new(oncrpc.Mux)}
 	go func() { served <- server.Serve(l) }()
 	var log bytes.Buffer
-	undo, err := registerServices(t.Context(), host, nil, slog.New(slog.NewTextHandler(&log, nil)))
-	require.NoError(t, err)
+	r := &registrar{host: host, log: slog.New(slog.NewTextHandler(&log, nil))}
+	require.NoError(t, r.register(t.Context(), []rpcbind.Service{}))
 	require.NoError(t, server.Shutdown(t.Context()))
 	require.NoError(t, <-served)
-	undo()
+	r.unregister()
 	assert.Contains(t, log.String(), "remove the registration with rpcinfo -d")
 	assert.Contains(t, log.String(), unix.ENOENT.Error())
 }
@@ -176,4 +177,81 @@ func TestRegisterLocks(t *testing.T) {
 		assert.Equal(t, expected, got)
 		require.NoError(t, server.Shutdown(t.Context()))
 	}
+}
+
+// TestRegistrar checks that the ports are registered when rpcbind appears, again when it has lost
+// them or a transport listens later, and that an error is logged once.
+func TestRegistrar(t *testing.T) {
+	host := rpcbind.Host{Socket: filepath.Join(t.TempDir(), "s"), Addr: "127.0.0.1"}
+	list := rpcServices([]cli.Endpoint{
+		{Name: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 2049}},
+		{Name: "rdma", Addr: new(lateTransport)},
+	})
+	var log bytes.Buffer
+	r := &registrar{host: host, services: func() []rpcbind.Service { return list }, log: slog.New(slog.NewTextHandler(&log, nil))}
+	r.refresh(t.Context())
+	assert.Empty(t, log.String(), "no rpcbind")
+	r.unregister()
+
+	f := &fakeRPCBind{taken: 1, set: make(map[rpcbind.RPCB]bool)}
+	start := func() (stop func()) {
+		l, err := net.Listen("unix", host.Socket)
+		require.NoError(t, err)
+		mux := new(oncrpc.Mux)
+		mux.Register(rpcbind.Program, rpcbind.RPCBVers4, f)
+		server := &oncrpc.Server{Handler: mux}
+		go server.Serve(l)
+		return func() { require.NoError(t, server.Shutdown(t.Context())) }
+	}
+	count := func() int {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return len(f.set)
+	}
+	stop := start()
+	r.refresh(t.Context())
+	n := count()
+	assert.Equal(t, len(list), n)
+	log.Reset()
+	r.refresh(t.Context())
+	assert.Empty(t, log.String(), "rpcbind has them")
+
+	clear(f.set)
+	r.refresh(t.Context())
+	assert.Equal(t, n, count(), "after a restart of rpcbind")
+	stop()
+	log.Reset()
+	r.refresh(t.Context())
+	r.refresh(t.Context())
+	assert.Equal(t, 1, strings.Count(log.String(), "rpcbind does not respond any more"), log.String())
+	stop = start()
+	defer func() { stop() }()
+	list = append(list, rpcServices([]cli.Endpoint{{Name: "rdma", Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 20049}}})...)
+	r.refresh(t.Context())
+	assert.Equal(t, n+3, count(), "a transport listens later")
+
+	f.taken = 100003
+	clear(f.set)
+	log.Reset()
+	r.refresh(t.Context())
+	r.refresh(t.Context())
+	assert.Equal(t, 1, strings.Count(log.String(), "NFSv3 clients cannot find the ports"), log.String())
+	assert.Contains(t, log.String(), "systemctl stop nfs-server")
+	f.taken = 1
+	r.refresh(t.Context())
+	assert.Equal(t, n+3, count())
+	r.unregister()
+	assert.Zero(t, count())
+}
+
+// TestRegisterAuto checks that a daemon without an rpcbind serves, without NFSv3 as well.
+func TestRegisterAuto(t *testing.T) {
+	for _, versions := range []string{"3,4.2", "4.2"} {
+		o := serveOptions{register: cli.NewChoice("auto", "auto"), versions: strings.Split(versions, ",")}
+		require.NoError(t, o.parseVersions())
+		assert.Equal(t, versions != "4.2", o.registers())
+	}
+	status, _, stderr := runCommand(t, "serve", "--register=auto", "--vers", "4.2", "--state", t.TempDir(), "--listen", "192.0.2.1:1", "mem:=/x")
+	assert.Equal(t, cli.ExitError, status, "accepted, but for the address: %s", stderr)
+	assert.Contains(t, stderr, "this host has no such address")
 }

@@ -43,7 +43,7 @@ type serveOptions struct {
 	tcp          string
 	versions     []string // NFS versions
 	portmap      string
-	register     bool
+	register     cli.Choice
 	manageGIDs   bool
 	inline       cli.Size
 	credits      int
@@ -99,6 +99,7 @@ func newServeCommand() *cobra.Command {
 		recordSize: 256 << 10,
 		crc:        cli.NewChoice("auto", "auto", "on", "off"),
 		markers:    cli.NewChoice("off", "off", "on"),
+		register:   cli.NewChoice("off", "off", "on", "auto"),
 
 		delegations: cli.NewChoice("read", "off", "read", "all"),
 		logLevel:    cli.NewChoice("info", "debug", "info", "warn", "error"),
@@ -212,7 +213,8 @@ this daemon (use --portmap :111).`,
 	f.StringSliceVar(&o.versions, "vers", []string{"3", "4.0", "4.1", "4.2"}, "NFS `VERSIONS` to serve: any of 3 and 4.0 to 4.2;\nwithout 3, there is no MOUNT and no lock manager (NLM), and clients need\nonly one port")
 	f.Var(&o.delegations, "delegations", "NFSv4 delegations to grant")
 	f.StringVar(&o.portmap, "portmap", "", "`ADDR` for a portmapper (TCP and UDP), usually :111")
-	f.BoolVar(&o.register, "register", false, "register the ports with this host's rpcbind")
+	f.Var(&o.register, "register", "register the ports with this host's rpcbind, again when it has restarted;\nauto: if it responds, now or later")
+	f.Lookup("register").NoOptDefVal = "on"
 	f.Var(&o.inline, "inline", "maximum size of a message sent without RDMA")
 	f.IntVar(&o.credits, "credits", o.credits, "maximum number of concurrent calls per connection")
 	f.Var(&o.maxPayload, "max-payload", "maximum size of a READ or WRITE")
@@ -256,10 +258,10 @@ func (o *serveOptions) parseArgs(_ *cobra.Command, args []string) (err error) {
 	if err := o.parseVersions(); err != nil {
 		return err
 	}
-	if o.noNFS3 && (o.portmap != "" || o.register) {
+	if o.noNFS3 && (o.portmap != "" || o.register.Word == "on") {
 		return errors.New("--portmap and --register tell clients the ports of NFSv3, which --vers omits: omit them, or add 3 to --vers")
 	}
-	if o.portmap != "" && o.register {
+	if o.portmap != "" && o.register.Word == "on" {
 		return errors.New("--portmap replaces rpcbind, and --register uses it: choose one")
 	}
 	return errors.Join(

@@ -62,7 +62,7 @@ func (h *Host) checkRpcbind(ctx context.Context) Finding {
 		return Finding{"rpcbind", Warn, "no rpcbind responds on this host", "for version 3 without port=: --portmap :111, or install rpcbind and use --register"}
 	}
 	c.Close()
-	return Finding{"rpcbind", OK, "rpcbind responds: --register registers the ports for version 3 clients", ""}
+	return Finding{"rpcbind", OK, "rpcbind responds: --register, or register = auto in nfsrdmad.conf, registers the ports for version 3 clients", ""}
 }
 
 // checkOpenFiles checks a running daemon's open files against its limit, or else the limit of

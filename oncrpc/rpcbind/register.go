@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -71,6 +72,29 @@ func (h Host) Unregister(ctx context.Context, services []Service) error {
 	}
 	defer c.Close()
 	return unregisterServices(ctx, c, services)
+}
+
+// HasAll reports whether this host's rpcbind has the registrations that Register made: it loses
+// them if it restarts.
+func (h Host) HasAll(ctx context.Context, services []Service) (bool, error) {
+	c, err := h.dialRPCBind(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer c.Close()
+	list, err := DumpRPCBs(ctx, c)
+	if err != nil {
+		return false, err
+	}
+	for _, s := range services {
+		m := s.toRPCB(currentOwner())
+		if !slices.ContainsFunc(list, func(have RPCB) bool {
+			return have.Prog == m.Prog && have.Vers == m.Vers && have.Netid == m.Netid && have.Addr == m.Addr
+		}) {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // dialRPCBind connects to rpcbind.
