@@ -88,6 +88,8 @@ func openControl(path string, p *runningDaemon, log *slog.Logger) (*controlSocke
 	m.HandleFunc("POST /clients/end-grace", orderHandler(p.endGracePeriod))
 	m.HandleFunc("GET /exports", answer(func() any { return p.reportSource().CollectExportList() }))
 	m.HandleFunc("POST /exports/reload", orderHandler(p.handleExportsReload))
+	m.HandleFunc("GET /log", answer(func() any { return p.log.describeLevels() }))
+	m.HandleFunc("POST /log", orderHandler(p.log.handleLevel))
 	m.HandleFunc("POST /exports/temporary", orderHandler(p.handleTemporary))
 	m.HandleFunc("POST /reload", orderHandler(p.handleReload))
 	handleProfiles(m)

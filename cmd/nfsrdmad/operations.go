@@ -50,6 +50,7 @@ type runningDaemon struct {
 	orders         atomic.Pointer[chan reloadOrder] // reload orders; nil: not accepted
 	exportsFile    string                           // "" if the arguments name the exports
 	shares         *shareSet
+	log            *logControl
 	reloadFailed   atomic.Bool  // the last reload, or the start, had an error
 	reloadTime     atomic.Int64 // when the last one without an error was, in nanoseconds since 1970
 	sockets        cli.Sockets  // passed by the service manager

@@ -102,7 +102,7 @@ func newServeCommand() *cobra.Command {
 		register:   cli.NewChoice("off", "off", "on", "auto"),
 
 		delegations: cli.NewChoice("read", "off", "read", "all"),
-		logLevel:    cli.NewChoice("info", "debug", "info", "warn", "error"),
+		logLevel:    cli.NewChoice("info", logWords...),
 		logFormat:   cli.NewChoice("text", "text", "json"),
 	}
 	cmd := &cobra.Command{
@@ -228,7 +228,7 @@ this daemon (use --portmap :111).`,
 	f.StringVar(&o.record, "record", "", "`DIR` for records of RDMA connections, at Terminates and on SIGUSR1")
 	f.Var(&o.recordSize, "record-size", "memory per connection for its record")
 	o.operatorOptions.addFlags(f)
-	f.Var(&o.logLevel, "log-level", "log level on standard error")
+	f.Var(&o.logLevel, "log-level", "log level on standard error; nfsrdmad log changes it")
 	f.Var(&o.logFormat, "log-format", "log format")
 	return cmd
 }
@@ -316,8 +316,12 @@ func (o *serveOptions) newLogger(w io.Writer) *slog.Logger {
 	if err := level.UnmarshalText([]byte(o.logLevel.Word)); err != nil {
 		panic(err) // --log-level accepts only slog's levels
 	}
+	o.daemon.log = newLogControl(level)
+	var next slog.Handler
 	if o.logFormat.Word == "json" {
-		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level}))
+		next = slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug})
+	} else {
+		next = cli.NewLogHandler(w, slog.LevelDebug)
 	}
-	return slog.New(cli.NewLogHandler(w, level))
+	return slog.New(&leveledHandler{control: o.daemon.log, next: next})
 }
