@@ -56,7 +56,7 @@ func TestCert(t *testing.T) {
 		return stdout
 	}
 	said := cert("init", "--name", "server,127.0.0.1")
-	for _, want := range []string{"--tls-cert " + dir + "/server.pem --tls-key " + dir + "/server.key --tls-ca " + dir + "/ca.pem", "systemctl restart nfsrdmad\n", "nfsrdmad cert client NAME\n"} {
+	for _, want := range []string{`tls-cert = ` + dir + `/server.pem\ntls-key = ` + dir + `/server.key\ntls-ca = ` + dir + `/ca.pem\nrdma-tls = allow\n' >>/etc/nfsrdma/nfsrdmad.conf`, "systemctl restart nfsrdmad\n", "nfsrdmad cert client NAME\n"} {
 		assert.Contains(t, said, want)
 	}
 	said = cert("client", "laptop", "--out", out)
