@@ -1,5 +1,5 @@
 // Command mountrdma mounts NFS servers over RDMA. Without a mount, it also
-// lists, shows, copies, creates and removes files on servers, shows what a server
+// lists, shows, finds, copies, moves and removes files on servers, shows what a server
 // supports, measures its speed, and bridges TCP clients to it.
 // mount(8) calls the command under the name of mount.nfsrdma.
 //
@@ -10,7 +10,8 @@
 //	umount ─▶ exit_socket                   waits until the mount's process has exited
 //	session ─▶ nfsrdma.Client, export       from a URL to a file system
 //	dial                                    connections, with the failed step
-//	ls stat cat rm mkdir                    one file each
+//	ls stat cat rm mkdir mv ln df           one file each
+//	chmod du find ─▶ walk                   through trees
 //	cp ─▶ internal/copytree                 trees, several files at a time
 //	info ping bench ─▶ internal/loadgen     facts and speed of a server
 //	doctor ─▶ internal/doctor               finds out why this host cannot mount

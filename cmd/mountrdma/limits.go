@@ -34,6 +34,11 @@ const (
 	// writeWindow bounds the bytes of one file that wait for a COMMIT.
 	writeWindow = copytree.WriteWindow
 
+	// maxWalkDepth bounds the depth of a tree that du, find and chmod -R visit. maxSeenFiles
+	// bounds the files with several names that du remembers.
+	maxWalkDepth = 1 << 10
+	maxSeenFiles = 1 << 20
+
 	// maxJobs bounds the files copied concurrently, each of which has a descriptor.
 	maxJobs = 256
 

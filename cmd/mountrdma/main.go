@@ -28,7 +28,7 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	a := newApp(stdout, stderr)
 	defer a.closeSessions()
-	return cli.Run(ctx, a.newRoot(), args, stdout, stderr)
+	return cli.Run(ctx, a.newRoot(), expandFindFlags(args), stdout, stderr)
 }
 
 func (a *app) newRoot() *cobra.Command {
@@ -53,6 +53,7 @@ port, and ?mountport=N,mounthost=H the host too.`,
   mountrdma umount /mnt
   mountrdma ls -l nfs://server/data
   mountrdma cp -r nfs://server/data/project .
+  mountrdma df -h nfs://server
   mountrdma cp 'a file' 'nfs://[2001:db8::1]:20049/data/a file?mountport=2049'
   mountrdma info server`,
 	}
@@ -60,6 +61,7 @@ port, and ?mountport=N,mounthost=H the host too.`,
 	a.addMountCommand(root)
 	root.AddCommand(
 		a.newUmount(), a.newMountStats(), a.newLs(), a.newStat(), a.newCat(), a.newCp(), a.newRm(), a.newMkdir(),
+		a.newMv(), a.newLn(), a.newChmod(), a.newDf(), a.newDu(), a.newFind(),
 		a.newInfo(), a.newDoctor(), a.newPing(), a.newBench(), a.newBridge(), a.newPingpong(), a.newDiscover(), a.newTop(),
 		cli.NewCompletion("mountrdma"),
 	)
