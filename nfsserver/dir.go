@@ -68,7 +68,9 @@ func (q *request) listDirectory(ctx context.Context, b []byte, fh nfs3.FH, cooki
 // toWireEntry returns e's wire form, which is valid until the next call.
 func (q *request) toWireEntry(e *vfs.Entry) *nfs3.Entry {
 	q.dirEntry = nfs3.Entry{FileID: e.FileID, Name: e.Name, Cookie: e.Cookie}
-	if e.HasHandle { // otherwise it is unknown whether a client may change the object in its cache
+	// Without a handle, it is unknown whether a client may change the object in its cache. If the
+	// name leads to another export, the handle is not of the object that a LOOKUP finds.
+	if e.HasHandle && !q.MayCross(e.Name) {
 		q.dirEntry.Attr = q.postAttr(&e.Handle, &e.Attr)
 		q.dirEntry.Handle = q.wireHandle(&e.Handle)
 	}

@@ -148,7 +148,7 @@ func mountStatus(status nfs3.Status) mount3.Status {
 func exportList(exported []*exportset.Exported) (list []mount3.Export, size int) {
 	size = mount3.ListEnd
 	for _, e := range exported {
-		if e.ClientsUnknown() {
+		if e.ClientsUnknown() || e.IsSubmount() {
 			continue
 		}
 		entry := mount3.Export{Path: []byte(e.Path), Groups: clientNames(e.Clients)}

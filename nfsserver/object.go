@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exportset"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
@@ -70,6 +71,8 @@ func serveLookup(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	if res.Status = status; status == nfs3.OK {
 		if res.Status = dotsFound.checkName(a.Name); res.Status != nfs3.OK {
 			res.DirAttr = q.fetchPostOpAttr(ctx, dir)
+		} else if e := q.FindCrossing(ctx, dir, string(a.Name)); e != nil {
+			res = q.lookupAcross(ctx, dir, string(a.Name), e)
 		} else {
 			h, obj, dirAttr, err := q.Export.FS.Lookup(ctx, &q.Cred, dir, string(a.Name))
 			res.Status, res.Object = q.toStatus(err), q.wireHandle(&h)
@@ -78,6 +81,15 @@ func serveLookup(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	}
 	r.Head = res.AppendTo(r.Head)
 	return nil
+}
+
+// lookupAcross executes a LOOKUP whose name leads to an object in another export.
+func (q *request) lookupAcross(ctx context.Context, dir vfs.Handle, name string, e *exportset.Exported) nfs3.LookupRes {
+	res := nfs3.LookupRes{DirAttr: q.fetchPostOpAttr(ctx, dir)}
+	h, attr, err := q.LookupAcross(ctx, e, name)
+	res.Status, res.ObjAttr = q.toStatus(err), toPostOpAttr(&attr)
+	res.Object = q.server.exports.AppendHandle(nil, e, &h)
+	return res
 }
 
 // accessToChange are the rights that no caller has on a read-only export, except to special

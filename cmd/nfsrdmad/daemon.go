@@ -171,7 +171,11 @@ func openExport(e *exportSpec, st *stateDir, log *slog.Logger) (vfs.FS, error) {
 	if err := st.checkOutside(e.dir); err != nil {
 		return nil, err
 	}
-	fs, err := posix.Open(e.dir, posix.Options{StateDir: st.exportDir(e), FSID: e.fsid.Attr(), TableHandles: e.shareKey().checked, Log: log})
+	open := posix.Open
+	if e.mountID != 0 {
+		open = e.openSubmount
+	}
+	fs, err := open(e.dir, posix.Options{StateDir: st.exportDir(e), FSID: e.fsid.Attr(), TableHandles: e.shareKey().checked, Log: log})
 	if err != nil {
 		return nil, err // not a nil *posix.FS, which is a vfs.FS
 	}

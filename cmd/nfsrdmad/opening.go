@@ -3,9 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
-	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
@@ -20,6 +20,7 @@ type opening struct {
 	done    chan struct{} // closed when fs and err are set, or fs is closed; guarded by shareSet.mu
 	fs      vfs.FS
 	err     error
+	at      placement
 	dropped bool // fs is not wanted any more; guarded by shareSet.mu
 }
 
@@ -53,10 +54,8 @@ func (s *shareSet) startOpeningLocked(e *exportSpec) *opening {
 	s.openings[dir] = op
 	spec := *e
 	go func() {
-		if spec.crossesMounts() {
-			op.err = s.checkCrossing(spec.dir)
-		}
-		if op.err == nil && !s.isDropped(op) {
+		op.at = s.findPlacement(&spec)
+		if !s.isDropped(op) {
 			op.fs, op.err = s.openExport(&spec)
 		}
 		s.mu.Lock()
@@ -69,20 +68,6 @@ func (s *shareSet) startOpeningLocked(e *exportSpec) *opening {
 	return op
 }
 
-func (e *exportSpec) crossesMounts() bool {
-	return e.anyClient(func(o *exports.Options) bool { return o.CrossMnt })
-}
-
-// findCrossings sets the fault of each export with crossmnt below which there are mounts: the option
-// may be new for a directory that is open already.
-func (s *shareSet) findCrossings(list []exportSpec) {
-	for i := range list {
-		if e := &list[i]; e.fault == nil && e.crossesMounts() {
-			e.fault = s.checkCrossing(e.dir)
-		}
-	}
-}
-
 func (s *shareSet) isDropped(op *opening) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +76,7 @@ func (s *shareSet) isDropped(op *opening) bool {
 
 // openLocked opens e's directory, without holding mu, and returns its ID in file handles. It
 // waits no longer than until late is closed, if late is not nil.
-func (s *shareSet) openLocked(e *exportSpec, late <-chan struct{}) (vfs.FS, uint32, error) {
+func (s *shareSet) openLocked(e *exportSpec, late <-chan struct{}) (*opening, uint32, error) {
 	op, err := s.awaitOpeningLocked(e, late)
 	if err == nil {
 		err = op.err
@@ -110,7 +95,7 @@ func (s *shareSet) openLocked(e *exportSpec, late <-chan struct{}) (vfs.FS, uint
 		err = errors.Join(err, op.fs.Close())
 		s.mu.Lock()
 	}
-	return op.fs, id, err
+	return op, id, err
 }
 
 // awaitOpeningLocked returns the completed opening for e, which is the caller's then. It waits
@@ -160,8 +145,8 @@ func (s *shareSet) identifyOpened(e *exportSpec, op *opening) (uint32, error) {
 // once they are open.
 func (s *shareSet) dropOpeningsLocked() {
 	wanted := make(map[string]bool)
-	for i := range s.list {
-		wanted[s.state.exportDir(&s.list[i])] = true
+	for _, e := range slices.Concat(s.list, s.submounts) {
+		wanted[s.state.exportDir(&e)] = true
 	}
 	for dir, op := range s.openings {
 		if wanted[dir] || op.dropped {

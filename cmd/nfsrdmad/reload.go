@@ -30,6 +30,7 @@ func (o *serveOptions) startReloads(ctx context.Context, s *shareSet, log *slog.
 	if o.exportsFileChanged() {
 		orders <- reloadOrder{exportsOnly: true, done: make(chan error, 1)}
 	}
+	mounts, stopWatch := watchMounts()
 	stop := serveReloads(ctx, signals, orders, func(order reloadOrder) (err error) {
 		o.daemon.notifyReload(func() {
 			switch {
@@ -43,11 +44,12 @@ func (o *serveOptions) startReloads(ctx context.Context, s *shareSet, log *slog.
 			}
 		})
 		return err
-	}, func() { o.retryExports(ctx, s, log) }, log)
+	}, func() { o.retryExports(ctx, s, log) }, mounts, log)
 	o.daemon.orders.Store(&orders)
 	return sync.OnceFunc(func() {
 		o.daemon.orders.Store(nil)
 		stop()
+		stopWatch()
 		signal.Stop(signals)
 	})
 }
@@ -76,9 +78,9 @@ func (o *serveOptions) reloadAll(ctx context.Context, s *shareSet, log *slog.Log
 }
 
 // serveReloads calls reload for each signal and for each order, which receives the result, and
-// retry at every retryInterval, until ctx is canceled or end is called. end waits at most
-// closeTimeout for a call in progress.
-func serveReloads(ctx context.Context, signals <-chan os.Signal, orders <-chan reloadOrder, reload func(reloadOrder) error, retry func(), log *slog.Logger) (end func()) {
+// retry at every retryInterval and after each change of mounts, until ctx is canceled or end is
+// called. end waits at most closeTimeout for a call in progress.
+func serveReloads(ctx context.Context, signals <-chan os.Signal, orders <-chan reloadOrder, reload func(reloadOrder) error, retry func(), mounts <-chan struct{}, log *slog.Logger) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
@@ -94,6 +96,8 @@ func serveReloads(ctx context.Context, signals <-chan os.Signal, orders <-chan r
 			case order := <-orders:
 				order.done <- reload(order)
 			case <-ticker.C:
+				retry()
+			case <-mounts:
 				retry()
 			}
 		}
@@ -114,7 +118,6 @@ func (o *serveOptions) reloadExports(ctx context.Context, s *shareSet, log *slog
 	list, err := o.readExportsFile(log)
 	if err == nil {
 		o.findFaults(ctx, list)
-		s.findCrossings(list)
 		err = applyExports(o.daemon.server, s, list)
 	}
 	o.daemon.setReloaded(err == nil)

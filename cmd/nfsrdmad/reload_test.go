@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -179,7 +178,6 @@ func TestReloadBad(t *testing.T) {
 		"./a *(ro)\n./c *(rx)\nx":     {"exports:2:", `unknown option \"rx\"`, "exports:3:1: "},
 		"./c *(ro)\n./d *(rw)":        {"exports:2: ", "/d: no such directory: create it"},
 		"./c *(rw)\n./a/../b *":       {"has . or .. in it"},
-		"/ *(crossmnt)\n./a *(rw)":    {"exports:1: ", "option crossmnt: clients of / do not see "},
 		"./a *(rw)\n./c *(sec=krb5)":  {"exports:2: ", "/c is exported to * with sec=krb5, but the keytab ", " cannot be read (no such file or directory): add the key with ktadd"},
 		"./a *(rw)\n./c *(rw,fsid=1)": {"exports:2: ", "/b, which has the same fsid and is still exported"},
 	} {
@@ -203,15 +201,6 @@ func TestReloadBad(t *testing.T) {
 	require.NoError(t, os.Remove(g.options.exportsFile))
 	assert.Error(t, g.options.reloadExports(t.Context(), g.shares, g.logger))
 	assert.Equal(t, nfs3.OK, g.callGetAttr(hostA, a))
-}
-
-// TestReloadCrossmnt checks that crossmnt is rejected, too, if it is new for a served export.
-func TestReloadCrossmnt(t *testing.T) {
-	g := newReloadTest(t, "./a *(rw)")
-	g.shares.checkCrossing = func(string) error { return errors.New("there are mounts below") }
-	done, log := g.reloadText("./a *(rw,crossmnt)")
-	assert.False(t, done)
-	assert.Contains(t, log, "there are mounts below")
 }
 
 // TestReloadIdentity checks that fsid identifies an export in handles and

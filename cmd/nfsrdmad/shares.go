@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/internal/mountinfo"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/vfs"
@@ -21,7 +22,8 @@ type share struct {
 	state string // directory of its state
 	fs    vfs.FS
 	id    uint32 // ID in file handles
-	refs  int    // number of a Server's exports that use it; 0: being closed
+	at    placement
+	refs  int // number of a Server's exports that use it; 0: being closed
 }
 
 // A shareKey identifies a share. Exports with equal keys use the same share.
@@ -29,10 +31,11 @@ type shareKey struct {
 	dir, name string
 	fsid      exports.FSID
 	checked   bool // has subtree_check
+	mountID   uint64
 }
 
 func (e *exportSpec) shareKey() shareKey {
-	return shareKey{e.dir, e.name, e.fsid, e.anyClient(func(o *exports.Options) bool { return o.SubtreeCheck })}
+	return shareKey{e.dir, e.name, e.fsid, e.anyClient(func(o *exports.Options) bool { return o.SubtreeCheck }), e.mountID}
 }
 
 // closeTimeout is how long an exiting daemon waits for storage that does not respond: once
@@ -47,8 +50,9 @@ type shareSet struct {
 	state *stateDir
 	log   *slog.Logger
 
-	checkCrossing func(dir string) error            // checkCrossing
+	findPlacement func(*exportSpec) placement       // findPlacement
 	openExport    func(*exportSpec) (vfs.FS, error) // openExport
+	listMounts    func() ([]mountinfo.Mount, error) // mountinfo.All
 
 	acquireMu sync.Mutex // held by acquireShares, which may wait for a disk
 
@@ -59,12 +63,14 @@ type shareSet struct {
 	openings    map[string]*opening // by the directory of the share's state
 	exported    map[shareKey]bool
 	list        []exportSpec      // exported, or unavailable
+	submounts   []exportSpec      // likewise, of exports in list
+	hidden      map[string]string // see logHiddenMounts
 	unavailable map[string]string // reasons, by path
 	errs        []error           // errors from closing
 }
 
 func newShareSet(st *stateDir, log *slog.Logger) *shareSet {
-	s := &shareSet{state: st, log: log, checkCrossing: checkCrossing, open: make(map[shareKey]*share), openings: make(map[string]*opening)}
+	s := &shareSet{state: st, log: log, findPlacement: findPlacement, listMounts: mountinfo.All, open: make(map[shareKey]*share), openings: make(map[string]*opening)}
 	s.openExport = func(e *exportSpec) (vfs.FS, error) { return openExport(e, st, log) }
 	s.closed.L = &s.mu
 	return s
@@ -72,7 +78,7 @@ func newShareSet(st *stateDir, log *slog.Logger) *shareSet {
 
 // acquireShares opens all shares in list that are not open yet, or none; an export that cannot be
 // served is unavailable if tolerate returns true for it. The caller must call keep after it has
-// exported them, or drop if that fails.
+// exported them, or drop if that fails. The submounts of exports with crossmnt are added to list.
 func (s *shareSet) acquireShares(list []exportSpec, tolerate func(*exportSpec) bool) (taken []nfsserver.Export, keep, drop func(), err error) {
 	tolerated := make([]bool, len(list))
 	for i := range list {
@@ -82,16 +88,51 @@ func (s *shareSet) acquireShares(list []exportSpec, tolerate func(*exportSpec) b
 	defer s.acquireMu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var used []*share
+	a := acquisition{shareSet: s, exported: make(map[shareKey]bool), promised: make(map[*share]bool), lastIDs: sync.OnceValue(s.state.lastIDs)}
+	a.acquireLocked(list, tolerated)
+	submounts := s.findSubmountsLocked(list)
+	a.acquireLocked(submounts, slices.Repeat([]bool{true}, len(submounts)))
+	if len(a.errs) > 0 {
+		for _, sh := range a.used {
+			s.releaseLocked(sh)
+		}
+		return nil, nil, nil, errors.Join(a.errs...)
+	}
 	drop = func() {
-		for _, sh := range used {
+		for _, sh := range a.used {
 			s.releaseShare(sh)
 		}
 	}
-	exported := make(map[shareKey]bool)
-	promised := make(map[*share]bool)
-	var errs []error
-	lastIDs := sync.OnceValue(s.state.lastIDs)
+	keep = func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.exported, s.list, s.submounts = a.exported, slices.Clone(list), submounts
+		s.setReasonsLocked(listReasons(a.taken))
+		s.dropOpeningsLocked()
+		for sh, exclusive := range a.promised {
+			if fs, ok := sh.fs.(interface{ SetExclusive(bool) }); ok {
+				fs.SetExclusive(exclusive)
+			}
+		}
+	}
+	return a.taken, keep, drop, nil
+}
+
+// An acquisition is the work of acquireShares.
+type acquisition struct {
+	*shareSet
+	taken    []nfsserver.Export
+	used     []*share // acquired, in addition to those exported before
+	exported map[shareKey]bool
+	promised map[*share]bool // whether each is exclusive
+	errs     []error
+	lastIDs  func() map[string]uint32
+}
+
+// acquireLocked acquires the shares of the exports in list, without holding mu. Tolerated exports
+// that cannot be served are unavailable.
+func (a *acquisition) acquireLocked(list []exportSpec, tolerated []bool) {
+	s := a.shareSet
 	late := s.startOpeningsLocked(list, tolerated)
 	for i := range list {
 		e := &list[i]
@@ -102,44 +143,25 @@ func (s *shareSet) acquireShares(list []exportSpec, tolerate func(*exportSpec) b
 		sh, err := s.acquireLocked(e, patience)
 		if err != nil && tolerated[i] && !s.closing {
 			s.mu.Unlock()
-			taken = append(taken, newUnavailable(e, err, lastIDs()))
+			a.taken = append(a.taken, newUnavailable(e, err, a.lastIDs()))
 			s.mu.Lock()
 			continue
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s%w", e.position, err))
+			a.errs = append(a.errs, fmt.Errorf("%s%w", e.position, err))
 			continue
 		}
 		if !s.exported[sh.key] {
 			sh.refs++
-			used = append(used, sh)
+			a.used = append(a.used, sh)
 		}
-		exported[sh.key] = true
-		promised[sh] = e.anyClient(func(o *exports.Options) bool { return o.Exclusive })
-		taken = append(taken, nfsserver.Export{
-			Path: e.name, FS: sh.fs, Clients: e.clients, ID: sh.id,
+		a.exported[sh.key] = true
+		a.promised[sh] = e.anyClient(func(o *exports.Options) bool { return o.Exclusive })
+		a.taken = append(a.taken, nfsserver.Export{
+			Path: e.name, FS: sh.fs, Clients: e.clients, ID: sh.id, Submount: e.mountID != 0, MountedOn: sh.at.covered,
 			Released: func() { s.releaseShare(sh) },
 		})
 	}
-	if len(errs) > 0 {
-		for _, sh := range used {
-			s.releaseLocked(sh)
-		}
-		return nil, nil, nil, errors.Join(errs...)
-	}
-	keep = func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.exported, s.list = exported, slices.Clone(list)
-		s.setReasonsLocked(listReasons(taken))
-		s.dropOpeningsLocked()
-		for sh, exclusive := range promised {
-			if fs, ok := sh.fs.(interface{ SetExclusive(bool) }); ok {
-				fs.SetExclusive(exclusive)
-			}
-		}
-	}
-	return taken, keep, drop, nil
 }
 
 // acquireLocked returns the share for e, and opens it if necessary, without holding mu. If the
@@ -156,13 +178,15 @@ func (s *shareSet) acquireLocked(e *exportSpec, late <-chan struct{}) (*share, e
 		case s.closing:
 			return nil, errClosing
 		case other == nil:
-			fs, id, err := s.openLocked(e, late)
+			op, id, err := s.openLocked(e, late)
 			if err != nil {
 				return nil, err
 			}
-			sh := &share{key: key, state: dir, fs: fs, id: id}
+			sh := &share{key: key, state: dir, fs: op.fs, id: id, at: op.at}
 			s.open[key] = sh
 			return sh, nil
+		case other.refs == 0 && e.mountID != 0:
+			return nil, fmt.Errorf("%s is still in use by an earlier mount", e.dir)
 		case other.refs == 0:
 			s.closed.Wait()
 		case other.key == key:

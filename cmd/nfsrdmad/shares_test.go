@@ -134,11 +134,12 @@ func TestCloseHung(t *testing.T) {
 func TestOpenHung(t *testing.T) {
 	for name, hang := range map[string]func(r *hungShareTest, e *exportSpec){
 		"opening": func(r *hungShareTest, _ *exportSpec) { r.hangOpen = true },
-		"crossing": func(r *hungShareTest, e *exportSpec) {
-			e.clients = exports.Everyone(exports.Options{Insecure: true, CrossMnt: true})
-			r.checkCrossing = func(string) error {
-				<-r.fs.gate
-				return nil
+		"placement": func(r *hungShareTest, _ *exportSpec) {
+			r.findPlacement = func(e *exportSpec) (at placement) {
+				if e.name == "/hung" {
+					<-r.fs.gate
+				}
+				return at
 			}
 		},
 	} {
@@ -209,7 +210,7 @@ func TestReloadHung(t *testing.T) {
 		} {
 			var log strings.Builder
 			signals := make(chan os.Signal, 1)
-			end := serveReloads(t.Context(), signals, nil, func(reloadOrder) error { time.Sleep(tt.takes); return nil }, func() {}, slog.New(slog.NewTextHandler(&log, nil)))
+			end := serveReloads(t.Context(), signals, nil, func(reloadOrder) error { time.Sleep(tt.takes); return nil }, func() {}, nil, slog.New(slog.NewTextHandler(&log, nil)))
 			signals <- os.Interrupt
 			synctest.Wait()
 			assert.Equal(t, tt.waits, measureTime(end))

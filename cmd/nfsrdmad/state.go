@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -78,12 +77,22 @@ func (s *stateDir) checkOutside(dir string) error {
 		return err
 	}
 	own, ownDevice, err := resolveDir(s.dir)
+	if err != nil || device != ownDevice {
+		return err
+	}
+	root, err := os.Stat(exported)
 	if err != nil {
 		return err
 	}
-	rel, err := filepath.Rel(exported, own)
-	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") || device != ownDevice {
-		return nil
+	for ; ; own = filepath.Dir(own) { // by identity, because dir may be a bind mount
+		if above, err := os.Stat(own); err != nil {
+			return err
+		} else if os.SameFile(above, root) {
+			break
+		}
+		if own == "/" {
+			return nil
+		}
 	}
 	return fmt.Errorf("the state directory %s is inside %s, and clients could reach it: name another with --state", s.dir, dir)
 }

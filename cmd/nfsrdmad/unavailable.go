@@ -14,13 +14,15 @@ import (
 // retryInterval is the time after which unavailable exports are tried again.
 const retryInterval = 3 * time.Second
 
-// retryExports serves the unavailable exports that can now be served. If the exports file has
-// been corrected, it is reloaded first.
+// retryExports serves the unavailable exports that can now be served, and the submounts that exist
+// now. If the exports file has been corrected, it is reloaded first.
 func (o *serveOptions) retryExports(ctx context.Context, s *shareSet, log *slog.Logger) {
-	if !s.hasUnavailable() {
+	s.logHiddenMounts(log)
+	waiting, changed := s.hasUnavailable(), s.haveSubmountsChanged()
+	if !waiting && !changed {
 		return
 	}
-	if o.hasExportsFileSettled() && o.reloadExports(ctx, s, log) == nil {
+	if waiting && o.hasExportsFileSettled() && o.reloadExports(ctx, s, log) == nil {
 		return
 	}
 	list := s.exportedList()
@@ -34,7 +36,7 @@ func (o *serveOptions) retryExports(ctx context.Context, s *shareSet, log *slog.
 	if err != nil {
 		return // the daemon is exiting
 	}
-	if maps.Equal(listReasons(taken), s.reasons()) {
+	if maps.Equal(listReasons(taken), s.reasons()) && !changed {
 		drop()
 		return
 	}
@@ -67,7 +69,7 @@ func newUnavailable(e *exportSpec, fault error, lastIDs map[string]uint32) nfsse
 	}
 	return nfsserver.Export{
 		Path: e.name, Clients: e.clients, ID: id,
-		FS: exportset.Unavailable{Reason: fault.Error(), ClientsUnknown: e.broken},
+		FS: exportset.Unavailable{Reason: fault.Error(), ClientsUnknown: e.broken}, Submount: e.mountID != 0,
 	}
 }
 

@@ -65,8 +65,9 @@ func checkHiddenMounts(list []exports.Export, found [][]Finding) (hidden []Findi
 	}
 	for i, mounts := range mountinfo.Below(all, dirs) {
 		mounts = slices.DeleteFunc(mounts, func(m mountinfo.Mount) bool { return !m.HasFiles() })
-		if len(mounts) > 0 {
-			hidden = append(hidden, Finding{"mounts", Warn, fmt.Sprintf("clients of %s see empty directories in place of the mounts below it (%s)", list[i].Path, mountinfo.Summary(mounts)), "export each on its own line"})
+		crosses := slices.ContainsFunc(list[i].Clients, func(c exports.Client) bool { return c.Options.CrossMnt })
+		if len(mounts) > 0 && !crosses {
+			hidden = append(hidden, Finding{"mounts", Warn, fmt.Sprintf("clients of %s see empty directories in place of the mounts below it (%s)", list[i].Path, mountinfo.Summary(mounts)), "add crossmnt to its clients, or export each on its own line"})
 		}
 	}
 	return hidden

@@ -15,8 +15,8 @@ type Options struct {
 	NoRootSquash bool // no_root_squash: user 0 and group 0 stay unchanged
 	AllSquash    bool // all_squash: every caller is AnonUID and AnonGID
 	SubtreeCheck bool // subtree_check: objects moved out of the directory are inaccessible
-	CrossMnt     bool // crossmnt: there must be no mounts below, because clients would not see them
-	NoHide       bool // nohide: the same, stated for the mount below
+	CrossMnt     bool // crossmnt: clients see the file systems that are mounted below
+	NoHide       bool // nohide: NFSv3 clients of the export above see this one there
 	Exclusive    bool // exclusive: only this server changes the directory
 
 	// InsecureLocks is insecure_locks: NLM locks may come without Kerberos even if everything

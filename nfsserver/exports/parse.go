@@ -103,7 +103,6 @@ func ParseSources(sources ...Source) (*File, error) {
 		p.startFile(src.Name)
 		p.parseText(src.Text)
 	}
-	p.checkNohide()
 	p.file.Warnings = p.warnings
 	return &p.file, p.joinedError()
 }
@@ -126,7 +125,6 @@ type parser struct {
 	exportIndex  map[string]int // index in file for each path
 	knownClients map[entry]bool
 	fsids        map[FSID]string // path for each FSID
-	nohide       []nohideExport
 }
 
 // An entry is a host to which a path is exported.
@@ -232,9 +230,6 @@ func (p *parser) addClient(e *Export, c Client, at position) {
 	if !p.checkFSID(e, c.Options.FSID, at) {
 		c.Options.FSID = FSID{}
 	}
-	if c.Options.NoHide {
-		p.nohide = append(p.nohide, nohideExport{e.Path, p.report.file, at})
-	}
 	e.Clients = append(e.Clients, c)
 }
 
@@ -255,28 +250,4 @@ func (p *parser) checkFSID(e *Export, f FSID, at position) bool {
 	}
 	p.fsids[f] = e.Path
 	return true
-}
-
-// A nohideExport is an export with nohide, which makes it visible in the export above it.
-type nohideExport struct {
-	path string
-	file string
-	at   position
-}
-
-// checkNohide rejects nohide if knfsd would give it an effect.
-func (p *parser) checkNohide() {
-	for _, h := range p.nohide {
-		p.report.file = h.file
-		for dir := path.Dir(h.path); ; dir = path.Dir(dir) {
-			if _, ok := p.exportIndex[dir]; ok && dir != h.path {
-				p.addError(h.at, "option nohide: clients of %s do not see %s in it; let them mount it too, and remove nohide", dir, h.path)
-				p.file.Exports[p.exportIndex[h.path]].Err = p.last
-				break
-			}
-			if dir == "/" {
-				break
-			}
-		}
-	}
 }

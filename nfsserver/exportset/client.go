@@ -127,7 +127,7 @@ func (s *Set) resolveAccess(ctx context.Context, p *oncrpc.Peer, e *Exported) *p
 	switch {
 	case err != nil:
 		v.denial = Later // the client must try again, and gets no undue access
-	case i < 0:
+	case i < 0, e.IsSubmount() && !crossesMounts(&e.Clients[i].Options):
 		v.denial = Access
 	case !e.Clients[i].Options.Xprtsec.Take(peerTransport(p)):
 		// The flavor does not matter, and there are no exceptions: an unencrypted call could be
@@ -138,6 +138,10 @@ func (s *Set) resolveAccess(ctx context.Context, p *oncrpc.Peer, e *Exported) *p
 	}
 	return &v
 }
+
+// crossesMounts reports whether a client with these options sees the file systems that are mounted
+// below an export. One that is referred to other servers sees nothing here.
+func crossesMounts(o *exports.Options) bool { return o.CrossMnt && !o.Refer.Set() }
 
 // peerTransport returns the protection of a peer's connection. A caller within this process
 // needs none.

@@ -73,6 +73,16 @@ type Export struct {
 	// server. 0 means the 32-bit FNV-1a hash of Path.
 	ID uint32
 
+	// Submount marks a file system that is mounted below the directory of another export: the
+	// nearest one above Path. Clients has that export's clients. Those with crossmnt see FS in
+	// the other export, and the others the directory on which it is mounted. MOUNT does not list
+	// the export.
+	Submount bool
+
+	// MountedOn is the fileid of the directory that FS's root covers in the export above; 0 means
+	// that it is unknown.
+	MountedOn uint64
+
 	// Released is called once SetExports has removed the export, or given it another FS, and no
 	// call uses FS any more: FS can then be closed. Released may be called while SetExports
 	// runs. It may be nil.

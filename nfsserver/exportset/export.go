@@ -21,6 +21,7 @@ type Exported struct {
 	ID      uint32
 	Clients []exports.Client // not empty
 	nested  pathStep         // leads to the exports below
+	upper   *Exported        // the nearest export above, or nil
 }
 
 func newExport(c *Export, index int) *Exported {
@@ -38,6 +39,12 @@ func (e *Exported) ClientsUnknown() bool {
 	u, _ := e.FS.(Unavailable)
 	return u.ClientsUnknown
 }
+
+// IsSubmount reports whether e is a file system mounted below another export's directory.
+func (e *Exported) IsSubmount() bool { return e.config.Submount }
+
+// MountedOn returns the fileid of the directory that e's root covers, or 0 if it is unknown.
+func (e *Exported) MountedOn() uint64 { return e.config.MountedOn }
 
 // addrOf returns a peer's address, or the zero Addr for a caller within this process.
 func addrOf(p *oncrpc.Peer) netip.Addr {

@@ -12,13 +12,15 @@ import (
 type pathStep struct {
 	name        string
 	steps       []*pathStep
-	unavailable bool // leads to an export that is unavailable
+	export      *Exported // the export there, or nil
+	unavailable bool      // leads to an export that is unavailable
 }
 
 // addPath adds the path of an export below s.
-func (s *pathStep) addPath(names []string, unavailable bool) {
-	s.unavailable = s.unavailable || unavailable
+func (s *pathStep) addPath(names []string, e *Exported) {
+	s.unavailable = s.unavailable || e.isUnavailable
 	if len(names) == 0 {
+		s.export = e
 		return
 	}
 	i := slices.IndexFunc(s.steps, func(n *pathStep) bool { return n.name == names[0] })
@@ -26,15 +28,29 @@ func (s *pathStep) addPath(names []string, unavailable bool) {
 		i = len(s.steps)
 		s.steps = append(s.steps, &pathStep{name: names[0]})
 	}
-	s.steps[i].addPath(names[1:], unavailable)
+	s.steps[i].addPath(names[1:], e)
+}
+
+// namesBelow returns the names on the path from another export's root to e, or none.
+func (e *Exported) namesBelow(upper *Exported) []string {
+	rest, ok := strings.CutPrefix(e.Path, strings.TrimSuffix(upper.Path, "/")+"/")
+	if !ok || rest == "" {
+		return nil
+	}
+	return strings.Split(rest, "/")
 }
 
 // linkNested records in each export of a new snapshot the paths to the exports below it.
 func (set *Snapshot) linkNested() {
 	for _, e := range set.list {
 		for _, other := range set.list {
-			if rest, ok := strings.CutPrefix(other.Path, strings.TrimSuffix(e.Path, "/")+"/"); ok && rest != "" {
-				e.nested.addPath(strings.Split(rest, "/"), other.isUnavailable)
+			names := other.namesBelow(e)
+			if len(names) == 0 {
+				continue
+			}
+			e.nested.addPath(names, other)
+			if other.upper == nil || len(e.Path) > len(other.upper.Path) {
+				other.upper = e
 			}
 		}
 	}

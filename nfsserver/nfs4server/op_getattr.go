@@ -304,6 +304,9 @@ func (x *compound) fillNodeAttrs(ctx context.Context, n *node, out *nfs4.Attrs) 
 
 // mountedOnFileID returns the fileid of the directory that an export's root covers.
 func (x *compound) mountedOnFileID(e *exportset.Exported, fileID uint64) uint64 {
+	if id := e.MountedOn(); id != 0 {
+		return id
+	}
 	if n := x.currentTree().byID[e.ID]; n != nil && n.parent != nil {
 		return n.hash
 	}

@@ -257,11 +257,21 @@ func (x *compound) findJunctionBelow(ctx context.Context, o *object, n *node, na
 		if c.name != name {
 			continue
 		}
+		if c.export.IsSubmount() && !x.mayCross(ctx, c) {
+			return nil
+		}
 		if h, err := lookupPath(ctx, o.use.Export.FS, names); err == nil && h == o.h {
 			return c
 		}
 	}
 	return nil
+}
+
+// mayCross reports whether the client sees a mounted file system in the place of the directory on
+// which it is mounted.
+func (x *compound) mayCross(ctx context.Context, n *node) bool {
+	is, err := x.checkVisible(ctx, x.currentTree(), &node{export: n.export})
+	return is || err != nil
 }
 
 // goToParent makes the parent of an export's root directory the current object.

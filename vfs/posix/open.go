@@ -5,6 +5,7 @@ package posix
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -47,6 +48,9 @@ func (f *FS) prepareOpen(dir string, o *Options) (err error) {
 	}
 	f.dir = hostDir(dir)
 	f.fsid = o.FSID
+	if f.fsid == 0 && o.FSIDSeed != "" {
+		f.fsid = f.digestFSID(o.FSIDSeed)
+	}
 	if f.fsid == 0 {
 		f.fsid = unix.Mkdev(f.rootStat.Dev_major, f.rootStat.Dev_minor)
 	}
@@ -66,6 +70,13 @@ func (f *FS) prepareOpen(dir string, o *Options) (err error) {
 		return fmt.Errorf("the kernel has no faccessat2; use Linux 5.8 or newer, and a seccomp filter that allows it: %w", err)
 	}
 	return nil
+}
+
+// digestFSID returns Options.FSIDSeed's value for Attr.FSID.
+func (f *FS) digestFSID(seed string) uint64 {
+	h := fnv.New64a()
+	h.Write(append([]byte(seed+"\x00"), f.RootID()...)) // never fails
+	return h.Sum64()
 }
 
 // openMount opens dir, if possible in a copy of its mount without other mounts on it.

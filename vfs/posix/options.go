@@ -26,6 +26,10 @@ type Options struct {
 	// FSID is Attr.FSID's value; 0 means dir's device number.
 	FSID uint64
 
+	// FSIDSeed, if FSID is 0, makes Attr.FSID a digest of FSIDSeed and RootID, which survives a
+	// remount from another device.
+	FSIDSeed string
+
 	// TableHandles selects handles with kind 2 even if the kernel would open files by handle,
 	// also those no longer in its cache.
 	TableHandles bool

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/internal/mountinfo"
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
+	"github.com/nfsrdma/nfsrdma/vfs/posix"
+)
+
+// A file system that is mounted below the directory of an export with crossmnt is an export itself:
+// with the other's clients, but with its own shareKey, which has the mount's ID.
+
+// maxSubmounts bounds the submounts of all exports: each has some descriptors and goroutines.
+const maxSubmounts = 256
+
+// A placement says where a directory lies in the host's mounts.
+type placement struct {
+	real    string // the path without symbolic links; "" if unknown
+	covered uint64 // fileid of the directory that a submount's root covers; 0 if unknown
+}
+
+// findPlacement finds the placement of an export's directory, as long as its storage takes to
+// respond.
+func findPlacement(e *exportSpec) (at placement) {
+	switch {
+	case e.memory > 0:
+	case e.mountID != 0:
+		at.covered = coveredFileID(e.dir)
+	default:
+		at.real, _, _ = resolveDir(e.dir)
+	}
+	return at
+}
+
+// coveredFileID returns the inode number of the directory on which a file system is mounted, which a
+// copy of the mount below shows, or 0.
+func coveredFileID(point string) uint64 {
+	tree, err := unix.OpenTree(unix.AT_FDCWD, filepath.Dir(point), unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return 0
+	}
+	defer unix.Close(tree)
+	var st unix.Stat_t
+	if unix.Fstatat(tree, filepath.Base(point), &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return 0
+	}
+	return st.Ino
+}
+
+func (e *exportSpec) crossesMounts() bool {
+	return e.anyClient(func(o *exports.Options) bool { return o.CrossMnt })
+}
+
+// findMountsLocked returns the mounts below each of the exports in list.
+func (s *shareSet) findMountsLocked(list []exportSpec) [][]mountinfo.Mount {
+	all, err := s.listMounts()
+	if err != nil {
+		return make([][]mountinfo.Mount, len(list))
+	}
+	all = slices.DeleteFunc(all, func(m mountinfo.Mount) bool { return !m.HasFiles() })
+	dirs := make([]string, len(list))
+	for i := range list {
+		dirs[i] = s.realDirLocked(&list[i])
+	}
+	return mountinfo.Below(all, dirs)
+}
+
+// realDirLocked returns the path of an export's directory without symbolic links, if it is known,
+// or "".
+func (s *shareSet) realDirLocked(e *exportSpec) string {
+	if sh := s.open[e.shareKey()]; sh != nil {
+		return sh.at.real
+	}
+	if e.memory > 0 {
+		return ""
+	}
+	return filepath.Clean(e.dir)
+}
+
+// findSubmountsLocked returns the exports for the submounts of those in list.
+func (s *shareSet) findSubmountsLocked(list []exportSpec) (submounts []exportSpec) {
+	if !slices.ContainsFunc(list, func(e exportSpec) bool { return e.crossesMounts() }) {
+		return nil
+	}
+	isTaken := make(map[string]bool)
+	for _, e := range list {
+		isTaken[e.name] = true
+	}
+	for i, mounts := range s.findMountsLocked(list) {
+		e := &list[i]
+		if !e.crossesMounts() {
+			continue
+		}
+		for _, m := range mounts {
+			name := path.Join(e.name, strings.TrimPrefix(m.Point, s.realDirLocked(e)))
+			if isTaken[name] || len(name) > mount3.PathLen || len(submounts) == maxSubmounts {
+				s.log.Warn("not exporting a mount below an export: there are too many, or its name is too long or taken; export it on its own line", "export", e.name, "mount", m.Point)
+				continue
+			}
+			isTaken[name] = true
+			submounts = append(submounts, exportSpec{dir: m.Point, name: name, clients: submountClients(e.clients), position: e.position, mountID: m.ID})
+		}
+	}
+	return submounts
+}
+
+// submountClients returns an export's clients for its submounts: the options for the export itself
+// are not theirs.
+func submountClients(clients []exports.Client) []exports.Client {
+	clients = slices.Clone(clients)
+	for i := range clients {
+		o := &clients[i].Options
+		o.FSID, o.NoHide, o.Replicas = exports.FSID{}, false, exports.Locations{}
+	}
+	return clients
+}
+
+// haveSubmountsChanged reports whether the submounts differ from those that are exported.
+func (s *shareSet) haveSubmountsChanged() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !slices.EqualFunc(s.findSubmountsLocked(s.list), s.submounts, func(a, b exportSpec) bool { return a.shareKey() == b.shareKey() })
+}
+
+// logHiddenMounts logs the mounts below exports without crossmnt that have appeared since the exports
+// file was read.
+func (s *shareSet) logHiddenMounts(log *slog.Logger) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	hidden := make(map[string]string)
+	for i, mounts := range s.findMountsLocked(s.list) {
+		if e := &s.list[i]; len(mounts) > 0 && !e.crossesMounts() {
+			hidden[e.name] = mountinfo.Summary(mounts)
+		}
+	}
+	for name, mounts := range hidden {
+		if before, known := s.hidden[name]; s.hidden != nil && (!known || before != mounts) {
+			log.Warn("clients see empty directories in place of mounts: add crossmnt to the export, or export each on its own line", "export", name, "mounts", mounts)
+		}
+	}
+	s.hidden = hidden
+}
+
+// openSubmount is posix.Open for a submount's directory.
+func (e *exportSpec) openSubmount(dir string, o posix.Options) (*posix.FS, error) {
+	fd, err := openMountPoint(dir, e.mountID)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	o.FSIDSeed = e.name
+	return posix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), o)
+}
+
+// openMountPoint opens the root of the topmost mount on a directory, if the mount has an ID: another
+// process may have renamed the directories on the way since the list of mounts was read, or put
+// symbolic links in their place.
+func openMountPoint(point string, id uint64) (int, error) {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
+	fd, err := unix.Openat2(unix.AT_FDCWD, point, &how)
+	if err != nil {
+		return -1, fmt.Errorf("mount %s: %w", point, err)
+	}
+	var st unix.Statx_t
+	err = unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st)
+	if err == nil && (st.Mnt_id != id || st.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0) {
+		err = errors.New("another file system is mounted there now")
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("mount %s: %w", point, err)
+	}
+	return fd, nil
+}

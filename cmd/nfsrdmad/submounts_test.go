@@ -1,0 +1,137 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/internal/nstest"
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+)
+
+// lookup3 makes an NFSv3 LOOKUP from a host.
+func (g *reloadTest) lookup3(from string, dir nfs3.FH, name string) (res nfs3.LookupRes) {
+	g.t.Helper()
+	args := nfs3.DirOpArgs{Dir: dir, Name: []byte(name)}
+	r := g.mustCall(from, nfs3.Program, nfs3.ProcLookup, args.AppendTo(nil))
+	res.Decode(&r)
+	require.NoError(g.t, r.Done())
+	return res
+}
+
+// retry does what the daemon does after a change of mounts.
+func (g *reloadTest) retry() { g.options.retryExports(g.t.Context(), g.shares, g.logger) }
+
+// TestSubmounts checks that the file systems mounted below an export with crossmnt show in it, come
+// and go with their mounts, and keep their handles across a remount and a restart of the daemon.
+func TestSubmounts(t *testing.T) {
+	nstest.Run(t, func(t *testing.T) {
+		g := newReloadTest(t, "./a 192.0.2.1(rw,crossmnt) 192.0.2.2(ro)")
+		sh := func(script string) { nstest.Script(t, "cd "+g.dir+"; "+script) }
+		sh("truncate -s 20M disk; mkfs.ext4 -q disk; mkdir a/disk a/tmp a/deep a/deep/bind; mount -o loop disk a/disk; echo data >a/disk/file; mkdir b/inner; echo data >b/inner/file")
+		mounted := []string{"a/disk"}
+		defer func() {
+			for _, at := range mounted {
+				sh("umount " + at)
+			}
+		}()
+		root, status := g.callMnt(hostA, "a")
+		require.Equal(t, mount3.OK, status)
+		hidden := g.lookup3(hostA, root, "disk")
+		g.retry()
+
+		disk := g.lookup3(hostA, root, "disk")
+		require.Equal(t, nfs3.OK, disk.Status)
+		assert.NotEqual(t, hidden.ObjAttr.Attr.FSID, disk.ObjAttr.Attr.FSID, "its own fsid")
+		file := g.lookup3(hostA, disk.Object, "file")
+		require.Equal(t, nfs3.OK, file.Status)
+		assert.Equal(t, string(root), string(g.lookup3(hostA, disk.Object, "..").Object), "the parent of a mounted root")
+		assert.Equal(t, hidden.Object, g.lookup3(hostB, root, "disk").Object, "a client without crossmnt sees the directory beneath")
+		assert.Equal(t, nfs3.ErrAcces, g.callGetAttr(hostB, disk.Object), "and cannot use the handle")
+		fh, status := g.callMnt(hostA, "a/disk")
+		assert.Equal(t, []any{mount3.OK, string(disk.Object)}, []any{status, string(fh)})
+		fh, status = g.callMnt(hostB, "a/disk")
+		assert.Equal(t, []any{mount3.OK, string(hidden.Object)}, []any{status, string(fh)})
+
+		sh("mount -t tmpfs t a/tmp; mount --bind b a/deep/bind; mkdir a/tmp/in; mount -t tmpfs t a/tmp/in; touch a/tmp/in/file")
+		mounted = []string{"a/disk", "a/tmp/in", "a/tmp", "a/deep/bind"}
+		g.retry()
+		fsids := map[uint64]bool{disk.ObjAttr.Attr.FSID: true, hidden.ObjAttr.Attr.FSID: true}
+		for _, path := range [][]string{{"tmp"}, {"tmp", "in"}, {"deep", "bind"}} {
+			at := nfs3.LookupRes{Object: root}
+			for _, name := range path {
+				at = g.lookup3(hostA, at.Object, name)
+				require.Equal(t, nfs3.OK, at.Status, path)
+			}
+			assert.False(t, fsids[at.ObjAttr.Attr.FSID], path)
+			fsids[at.ObjAttr.Attr.FSID] = true
+		}
+
+		// Renaming a directory that leads to a mount would move the mount for other clients.
+		rename := nfs3.RenameArgs{From: nfs3.DirOpArgs{Dir: root, Name: []byte("deep")}, To: nfs3.DirOpArgs{Dir: root, Name: []byte("other")}}
+		var renamed nfs3.RenameRes
+		r := g.mustCall(hostA, nfs3.Program, nfs3.ProcRename, rename.AppendTo(nil))
+		renamed.Decode(&r)
+		assert.Equal(t, nfs3.ErrAcces, renamed.Status)
+		rename = nfs3.RenameArgs{From: nfs3.DirOpArgs{Dir: disk.Object, Name: []byte("file")}, To: nfs3.DirOpArgs{Dir: root, Name: []byte("file")}}
+		r = g.mustCall(hostA, nfs3.Program, nfs3.ProcRename, rename.AppendTo(nil))
+		renamed.Decode(&r)
+		assert.Equal(t, nfs3.ErrXDev, renamed.Status)
+
+		sh("umount a/disk")
+		g.retry()
+		assert.Equal(t, nfs3.ErrStale, g.callGetAttr(hostA, file.Object), "it has gone")
+		assert.Equal(t, nfs3.OK, g.callGetAttr(hostA, root), "the rest goes on")
+		assert.Equal(t, string(hidden.Object), string(g.lookup3(hostA, root, "disk").Object))
+		sh("mount -o loop disk a/disk")
+		g.retry()
+		assert.Equal(t, nfs3.OK, g.callGetAttr(hostA, file.Object), "handles survive a remount")
+
+		done, log := g.reloadText("./a 192.0.2.1(ro,crossmnt)")
+		require.True(t, done, log)
+		var written nfs3.WccRes
+		set := nfs3.SetAttrArgs{Object: file.Object}
+		r = g.mustCall(hostA, nfs3.Program, nfs3.ProcSetAttr, set.AppendTo(nil))
+		written.Decode(&r)
+		assert.Equal(t, nfs3.ErrROFS, written.Status, "the parent's new rules")
+		done, log = g.reloadText("./a *(rw)")
+		require.True(t, done, log)
+		assert.Contains(t, log, "clients of "+g.dir+"/a see empty directories in place of the mounts below it")
+		assert.Equal(t, nfs3.ErrStale, g.callGetAttr(hostA, file.Object))
+		g.waitOpen(1, "only the parent is open")
+		g.log.Reset()
+		sh("mkdir a/late; mount -t tmpfs t a/late")
+		mounted = append(mounted, "a/late")
+		g.retry()
+		g.retry()
+		assert.Contains(t, g.log.String(), "a/late")
+	})
+}
+
+// TestOpenMountPoint checks that a submount is opened only if the mount in the kernel's list is still
+// there: neither a symbolic link nor another mount takes its place.
+func TestOpenMountPoint(t *testing.T) {
+	nstest.Run(t, func(t *testing.T) {
+		dir := t.TempDir()
+		nstest.Script(t, "cd "+dir+"; mkdir a b other; mount -t tmpfs t a; mount -t tmpfs t b")
+		defer nstest.Script(t, "cd "+dir+"; umount a b")
+		s := newShareSet(nil, nil)
+		mounts := s.findMountsLocked([]exportSpec{{dir: dir}})[0]
+		require.Len(t, mounts, 2)
+		fd, err := openMountPoint(dir+"/a", mounts[0].ID)
+		require.NoError(t, err)
+		assert.NoError(t, os.NewFile(uintptr(fd), "").Close())
+		for _, path := range []string{dir + "/b", dir + "/other", dir} {
+			_, err := openMountPoint(path, mounts[0].ID)
+			assert.ErrorContains(t, err, "another file system is mounted there now", path)
+		}
+		link := filepath.Join(t.TempDir(), "link")
+		require.NoError(t, os.Symlink(dir, link))
+		_, err = openMountPoint(link+"/a", mounts[0].ID)
+		assert.Error(t, err, "a symbolic link on the way")
+	})
+}
