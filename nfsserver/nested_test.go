@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/nfsserver/exportset"
@@ -104,4 +105,75 @@ func TestMissingNestedExport(t *testing.T) {
 	free := g.lookupName(root, "free")
 	assert.Equal(t, nfs3.OK, mkdir(free, "gone"), "the same name elsewhere")
 	assert.Equal(t, nfs3.OK, hardLink(free, "deep"))
+}
+
+// TestCrossing checks which exports an NFSv3 client sees in the one above: a mounted file system if it
+// has crossmnt, and another export if that has nohide or the upper one crossmnt. What the client sees
+// then is the export's root, and READDIRPLUS does not name another object.
+func TestCrossing(t *testing.T) {
+	o := exports.Options{Insecure: true}
+	crossmnt, nohide := o, o
+	crossmnt.CrossMnt, nohide.NoHide = true, true
+	for _, tt := range []struct {
+		name         string
+		upper, lower exports.Options
+		submount     bool
+		sees         bool
+	}{
+		{"neither", o, o, false, false},
+		{"crossmnt", crossmnt, o, false, true},
+		{"nohide", o, nohide, false, true},
+		{"a submount", crossmnt, crossmnt, true, true},
+		{"a submount for others", o, o, true, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			top, disk := t.TempDir(), t.TempDir()
+			require.NoError(t, os.MkdirAll(filepath.Join(top, "deep", "disk", "beneath"), 0o777))
+			require.NoError(t, os.MkdirAll(filepath.Join(top, "other", "disk"), 0o777))
+			lower, err := posix.Open(disk, posix.Options{StateDir: t.TempDir(), FSIDSeed: "disk"})
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, lower.Close()) })
+			g := newPosixServer(t, top, posix.Options{StateDir: t.TempDir()}, withOptions(tt.upper), func(c *Config) {
+				c.Exports = append(c.Exports, Export{Path: "/x/deep/disk", FS: lower, Clients: exports.Everyone(tt.lower), Submount: tt.submount})
+			})
+			lookup := func(dir nfs3.FH, name string) (res nfs3.LookupRes) {
+				args := dirOpArgs(dir, name)
+				g.callNFS(nfs3.ProcLookup, &args, &res)
+				require.Equal(t, nfs3.OK, res.Status, name)
+				return res
+			}
+			var listed mount3.ExportRes
+			g.callMount(mount3.ProcExport, nil, &listed)
+			assert.Equal(t, tt.submount, len(listed.Exports) == 1, "submounts have no line in showmount -e")
+			root := g.callMnt("/x").Handle
+			deep := g.lookupName(root, "deep")
+			at := lookup(deep, "disk")
+			assert.Equal(t, tt.sees, at.ObjAttr.Attr.FSID != at.DirAttr.Attr.FSID)
+			assert.Equal(t, deep, lookup(at.Object, "..").Object)
+			var res nfs3.LookupRes
+			args := dirOpArgs(at.Object, "beneath")
+			g.callNFS(nfs3.ProcLookup, &args, &res)
+			assert.Equal(t, tt.sees, res.Status == nfs3.ErrNoEnt, "the directory beneath")
+			same := lookup(g.lookupName(root, "other"), "disk")
+			assert.Equal(t, same.DirAttr.Attr.FSID, same.ObjAttr.Attr.FSID, "the same name elsewhere")
+		})
+	}
+}
+
+// TestHungSubmount checks that a client waits for a mounted file system that does not respond, and
+// for nothing else.
+func TestHungSubmount(t *testing.T) {
+	top := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(top, "disk"), 0o777))
+	g := newPosixServer(t, top, posix.Options{StateDir: t.TempDir()}, withOptions(exports.Options{Insecure: true, CrossMnt: true}), func(c *Config) {
+		c.Exports = append(c.Exports, Export{Path: "/x/disk", FS: exportset.Unavailable{Reason: "hung"}, Clients: c.Exports[0].Clients, Submount: true})
+	})
+	root := g.callMnt("/x").Handle
+	var res nfs3.LookupRes
+	args := dirOpArgs(root, "disk")
+	g.callNFS(nfs3.ProcLookup, &args, &res)
+	assert.Equal(t, nfs3.ErrJukebox, res.Status)
+	args = dirOpArgs(root, ".")
+	g.callNFS(nfs3.ProcLookup, &args, &res)
+	assert.Equal(t, nfs3.OK, res.Status)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/nfsserver/exportset"
 	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
+	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
 )
 
@@ -309,5 +310,44 @@ func TestUnknownNames4(t *testing.T) {
 		}
 		st, _ := g.sendSteps(steps...)
 		assert.Equal(t, want, st, path)
+	}
+}
+
+// TestSubmount checks a file system that is mounted below an export: clients with crossmnt see it in
+// the place of the directory beneath, with that directory's mounted-on fileid, and LOOKUPP leads
+// back. Others see the directory beneath.
+//
+// R8881-5.8.2.23-1.
+func TestSubmount(t *testing.T) {
+	cross := free
+	cross.CrossMnt = true
+	for _, crosses := range []bool{true, false} {
+		upper := newMemoryExport("/srv", free)
+		if crosses {
+			upper.Clients = exports.Everyone(cross)
+		}
+		made, err := upper.FS.Mkdir(t.Context(), &vfs.Cred{}, upper.FS.Root(), "disk", vfs.SetAttr{})
+		require.NoError(t, err)
+		lower := newMemoryExport("/srv/disk", free)
+		lower.Clients, lower.Submount, lower.MountedOn = upper.Clients, true, made.Attr.FileID
+		g := newTestServer(t, upper, lower).connectClient().becomeRoot()
+		top, st := g.getFSID("srv")
+		require.Equal(t, nfs4.OK, st)
+		below, st := g.getFSID("srv", "disk")
+		require.Equal(t, nfs4.OK, st)
+		assert.Equal(t, crosses, top != below)
+
+		var list dirListing
+		request := nfs4.BitmapOf(nfs4.AttrFSID, nfs4.AttrFileID, nfs4.AttrMountedOnFileID)
+		st, _ = g.sendSteps(putRootStep(), lookupStep("srv"), step{nfs4.OpReadDir, &nfs4.ReadDirArgs{DirCount: 8000, MaxCount: 8000, Request: request}, &list})
+		require.Equal(t, nfs4.OK, st)
+		assert.Equal(t, made.Attr.FileID, list.attrs["disk"].MountedOnFileID)
+		assert.Equal(t, below, list.attrs["disk"].FSID)
+		assert.Equal(t, !crosses, list.attrs["disk"].FileID == made.Attr.FileID)
+
+		var res nfs4.GetAttrRes
+		st, _ = g.sendSteps(putRootStep(), lookupStep("srv"), lookupStep("disk"), step{nfs4.OpLookupP, &void, newStatusRes()}, step{nfs4.OpGetAttr, &nfs4.GetAttrArgs{Request: request}, &res})
+		require.Equal(t, nfs4.OK, st)
+		assert.Equal(t, top, res.Attrs.FSID)
 	}
 }

@@ -41,11 +41,12 @@
 // # Extent
 //
 // The export is the part of the directory that lies in its own file system and mount. Other mounts
-// inside it do not show, as with knfsd without crossmnt. If the process may clone the mount
-// (CAP_SYS_ADMIN), a name that is a mount point shows the directory beneath the mount; otherwise
-// looking it up is EACCES. A handle still opens an object that another process has moved out of the
-// directory, as with knfsd without subtree_check, but ".." does not lead out. The kernel's handles
-// are numbers that can be guessed: a server that gives them to clients must seal them.
+// inside it do not show, as with knfsd without crossmnt: a server that shows them opens an FS for
+// each. If the process may clone the mount (CAP_SYS_ADMIN), a name that is a mount point shows the
+// directory beneath the mount; otherwise looking it up is EACCES. A handle still opens an object that
+// another process has moved out of the directory, as with knfsd without subtree_check, but ".." does
+// not lead out. The kernel's handles are numbers that can be guessed: a server that gives them to
+// clients must seal them.
 //
 // Within implements subtree_check. The kernel knows a path for every directory, and for files that
 // were recently found by name. A walk along that path from the root, as the caller, proves that the
