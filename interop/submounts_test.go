@@ -47,7 +47,7 @@ func TestSubmounts(t *testing.T) {
 }
 
 func checkSubmounts(t *testing.T, d *daemon, s guestSite, transport string, kinds []string) {
-	s.mountInGuest(t, "/mnt", s.mountOptions(transport))
+	s.mountInGuest(t, "/mnt", s.mountOptions(transport, "actimeo=1"))
 	dir := filepath.Join(d.dir, "x")
 	assert.Equal(t, "btrfs\next4\nown\ntmpfs\nxfs\n", mustInGuest(t, "ls /mnt"))
 	mustInGuest(t, "ls /mnt/btrfs/. /mnt/ext4/. /mnt/tmpfs/. /mnt/xfs/.") // busybox's find compares what stat says before that

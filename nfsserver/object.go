@@ -69,12 +69,13 @@ func serveLookup(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	var res nfs3.LookupRes
 	dir, status := q.openHandle(ctx, a.Dir)
 	if res.Status = status; status == nfs3.OK {
+		name := string(a.Name)
 		if res.Status = dotsFound.checkName(a.Name); res.Status != nfs3.OK {
 			res.DirAttr = q.fetchPostOpAttr(ctx, dir)
-		} else if e := q.FindCrossing(ctx, dir, string(a.Name)); e != nil {
-			res = q.lookupAcross(ctx, dir, string(a.Name), e)
+		} else if e := q.FindCrossing(ctx, dir, name); e != nil {
+			res = q.lookupAcross(ctx, dir, name, e)
 		} else {
-			h, obj, dirAttr, err := q.Export.FS.Lookup(ctx, &q.Cred, dir, string(a.Name))
+			h, obj, dirAttr, err := q.Export.FS.Lookup(ctx, &q.Cred, dir, name)
 			res.Status, res.Object = q.toStatus(err), q.wireHandle(&h)
 			res.ObjAttr, res.DirAttr = q.postAttr(&h, &obj), toPostOpAttr(&dirAttr)
 		}
