@@ -116,6 +116,9 @@ func (p *runningDaemon) describeServer() discover.Description {
 		}
 	}
 	for _, e := range p.server.Exports() {
+		if e.Submount { // it shows in another export
+			continue
+		}
 		d.Exports = append(d.Exports, e.Path)
 	}
 	return d

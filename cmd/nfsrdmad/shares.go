@@ -90,7 +90,10 @@ func (s *shareSet) acquireShares(list []exportSpec, tolerate func(*exportSpec) b
 	defer s.mu.Unlock()
 	a := acquisition{shareSet: s, exported: make(map[shareKey]bool), promised: make(map[*share]bool), lastIDs: sync.OnceValue(s.state.lastIDs)}
 	a.acquireLocked(list, tolerated)
-	submounts := s.findSubmountsLocked(list)
+	submounts, left := s.findSubmountsLocked(list)
+	if len(left) > 0 {
+		s.log.Warn("not exporting mounts below exports with crossmnt: there are too many, or their names are too long or taken; export them on their own lines", "mounts", len(left), "first", left[0])
+	}
 	a.acquireLocked(submounts, slices.Repeat([]bool{true}, len(submounts)))
 	if len(a.errs) > 0 {
 		for _, sh := range a.used {

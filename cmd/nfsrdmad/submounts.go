@@ -87,10 +87,11 @@ func (s *shareSet) realDirLocked(e *exportSpec) string {
 	return filepath.Clean(e.dir)
 }
 
-// findSubmountsLocked returns the exports for the submounts of those in list.
-func (s *shareSet) findSubmountsLocked(list []exportSpec) (submounts []exportSpec) {
+// findSubmountsLocked returns the exports for the submounts of those in list, and the mounts that are
+// left out.
+func (s *shareSet) findSubmountsLocked(list []exportSpec) (submounts []exportSpec, left []string) {
 	if !slices.ContainsFunc(list, func(e exportSpec) bool { return e.crossesMounts() }) {
-		return nil
+		return nil, nil
 	}
 	isTaken := make(map[string]bool)
 	for _, e := range list {
@@ -98,20 +99,20 @@ func (s *shareSet) findSubmountsLocked(list []exportSpec) (submounts []exportSpe
 	}
 	for i, mounts := range s.findMountsLocked(list) {
 		e := &list[i]
-		if !e.crossesMounts() {
+		if !e.crossesMounts() || e.broken {
 			continue
 		}
 		for _, m := range mounts {
 			name := path.Join(e.name, strings.TrimPrefix(m.Point, s.realDirLocked(e)))
 			if isTaken[name] || len(name) > mount3.PathLen || len(submounts) == maxSubmounts {
-				s.log.Warn("not exporting a mount below an export: there are too many, or its name is too long or taken; export it on its own line", "export", e.name, "mount", m.Point)
+				left = append(left, m.Point)
 				continue
 			}
 			isTaken[name] = true
-			submounts = append(submounts, exportSpec{dir: m.Point, name: name, clients: submountClients(e.clients), position: e.position, mountID: m.ID})
+			submounts = append(submounts, exportSpec{dir: m.Point, name: name, clients: submountClients(e.clients), position: e.position, fault: e.fault, mountID: m.ID})
 		}
 	}
-	return submounts
+	return submounts, left
 }
 
 // submountClients returns an export's clients for its submounts: the options for the export itself
@@ -129,7 +130,8 @@ func submountClients(clients []exports.Client) []exports.Client {
 func (s *shareSet) haveSubmountsChanged() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !slices.EqualFunc(s.findSubmountsLocked(s.list), s.submounts, func(a, b exportSpec) bool { return a.shareKey() == b.shareKey() })
+	submounts, _ := s.findSubmountsLocked(s.list)
+	return !slices.EqualFunc(submounts, s.submounts, func(a, b exportSpec) bool { return a.shareKey() == b.shareKey() })
 }
 
 // logHiddenMounts logs the mounts below exports without crossmnt that have appeared since the exports

@@ -34,9 +34,10 @@ func lowestAbove(point string, dirs []string) int {
 	return at
 }
 
+// contains reports whether path is dir, which may be empty, or below it.
 func contains(dir, path string) bool {
 	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(dir, "/"))
-	return ok && (rest == "" || rest[0] == '/')
+	return ok && dir != "" && (rest == "" || rest[0] == '/')
 }
 
 // A table finds mounts.

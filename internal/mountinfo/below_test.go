@@ -29,6 +29,7 @@ func TestBelow(t *testing.T) {
 	assert.Equal(t, [][]string{{"/srv/a/deep"}, {"/srv/b/new"}}, below("/srv", "/srv/b"), "the lowest directory has them")
 	assert.Equal(t, [][]string{nil, {"/srv", "/srv/a/deep", "/srv/b", "/srv/b/new", "/srv2"}}, below("/sr", "/"))
 	assert.Equal(t, uint64(7), Below(list, []string{"/srv"})[0][1].ID, "the topmost mount of two")
+	assert.Equal(t, [][]string{nil}, below(""), "an unknown directory")
 	assert.Empty(t, Below(list, nil))
 }
 

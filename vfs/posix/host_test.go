@@ -275,3 +275,21 @@ func TestOpenRefuses(t *testing.T) {
 	assert.Equal(t, f.root.h, g.Root())
 	require.NoError(t, g.Close())
 }
+
+// TestFSIDSeed checks that a seed gives a directory the same fsid on each device, and that other seeds
+// and other directories have others.
+func TestFSIDSeed(t *testing.T) {
+	fsid := func(dir, seed string) uint64 {
+		s := &exportedDir{dir: dir, o: Options{StateDir: t.TempDir(), FSIDSeed: seed}}
+		f, err := Open(s.dir, s.o)
+		require.NoError(t, err)
+		defer f.Close()
+		a, err := f.GetAttr(t.Context(), &vfs.Cred{}, f.Root())
+		require.NoError(t, err)
+		return a.FSID
+	}
+	a, b := t.TempDir(), t.TempDir()
+	assert.Equal(t, fsid(a, "x"), fsid(a, "x"))
+	assert.NotEqual(t, fsid(a, "x"), fsid(a, "y"))
+	assert.NotEqual(t, fsid(a, "x"), fsid(b, "x"))
+}
