@@ -32,6 +32,8 @@ import (
 type lockedDaemon struct {
 	*testDaemon
 	dir, control string
+	session      *nfs4client.Session
+	root         nfs4.FH
 	file         *nfs4client.File
 }
 
@@ -55,12 +57,13 @@ func startLockedDaemon(t *testing.T, name string) *lockedDaemon {
 	require.NoError(t, os.Chmod(d.dir, 0o777))
 	require.NoError(t, os.Chmod(filepath.Join(d.dir, name), 0o666))
 	d.testDaemon = startDaemon(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--control", d.control, d.dir+"=/x")
-	session, err := nfsrdma.DialV4(t.Context(), d.transportAddr(t, "tcp"), nfs4.Minor2, nfsrdma.ClientConfig{TCP: true})
+	var err error
+	d.session, err = nfsrdma.DialV4(t.Context(), d.transportAddr(t, "tcp"), nfs4.Minor2, nfsrdma.ClientConfig{TCP: true})
 	require.NoError(t, err)
-	t.Cleanup(func() { session.Close(context.Background()) })
-	root, err := session.Walk(t.Context(), "/x")
+	t.Cleanup(func() { d.session.Close(context.Background()) })
+	d.root, err = d.session.Walk(t.Context(), "/x")
 	require.NoError(t, err)
-	d.file, err = session.Open(t.Context(), root, name, nfs4client.OpenFlags{Read: true, Write: true})
+	d.file, err = d.session.Open(t.Context(), d.root, name, nfs4client.OpenFlags{Read: true, Write: true})
 	require.NoError(t, err)
 	require.NoError(t, d.file.Lock(t.Context(), locks.Range{Start: 10, End: 19}, true))
 	return d
@@ -122,6 +125,12 @@ func TestLocks(t *testing.T) {
 		assert.Regexp(t, `\n  waits \d+ s +read, bytes 0 to 14 +`+w.Client+` +127\.0\.0\.1 +v3host, lock-owner `, stdout)
 	}
 
+	var others []*nfs4client.File // more than the page has
+	for i := range 100 {
+		f, err := d.session.Open(t.Context(), d.root, fmt.Sprint("other", i), nfs4client.OpenFlags{Read: true, Create: true, Mode: 0o600})
+		require.NoError(t, err)
+		others = append(others, f)
+	}
 	resp, err := http.Get("http://" + d.transportAddr(t, "metrics") + "/")
 	require.NoError(t, err)
 	defer http.DefaultClient.CloseIdleConnections()
@@ -132,6 +141,11 @@ func TestLocks(t *testing.T) {
 	assert.Contains(t, page, path)
 	assert.Contains(t, page, "open read+write; lock write, bytes 10 to 19")
 	assert.Contains(t, page, "read, bytes 0 to 14")
+
+	assert.Contains(t, page, "and 51 more files")
+	for _, f := range others {
+		require.NoError(t, f.Close(t.Context()))
+	}
 
 	require.NoError(t, os.Remove(path))
 	f = d.list(t, "locks").Files[0]

@@ -2,6 +2,7 @@ package nfs4server
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
@@ -39,6 +40,27 @@ type HeldPage struct {
 // delegation counters hold are not listed.
 func (s *Server) HeldFiles(ctx context.Context, id uint64, after string, limit int) (p HeldPage, status nfs4.Status) {
 	keys, rest, status := s.state.HeldKeys(id, after, limit)
+	return s.heldPage(ctx, id, keys, rest, limit), status
+}
+
+// SampleHeldFiles returns at most limit files that clients hold, those first for locks of which an
+// owner waits.
+func (s *Server) SampleHeldFiles(ctx context.Context, limit int) HeldPage {
+	keys := s.state.WaitedKeys(limit)
+	others, rest, _ := s.state.HeldKeys(0, "", limit)
+	all := len(others) + rest
+	for _, key := range others {
+		if len(keys) < limit && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	p := s.heldPage(ctx, 0, keys, max(all-len(keys), 0), limit)
+	p.Next = ""
+	return p
+}
+
+// heldPage returns the files with the given keys, after which rest further ones follow.
+func (s *Server) heldPage(ctx context.Context, id uint64, keys []string, rest, limit int) (p HeldPage) {
 	left := limit * heldPerFile
 	for i, key := range keys {
 		if left <= 0 || ctx.Err() != nil {
@@ -54,7 +76,7 @@ func (s *Server) HeldFiles(ctx context.Context, id uint64, after string, limit i
 		p.Next = keys[len(keys)-1]
 	}
 	s.locateFiles(ctx, p.Files)
-	return p, status
+	return p
 }
 
 // heldPerFile is the number of entries per file that a page has space for on average.

@@ -110,6 +110,19 @@ func (s *State) allHeldKeys(after string, limit int) (keys []string, rest int) {
 	return keys, rest
 }
 
+// WaitedKeys returns the keys of at most limit files for locks of which an owner waits. limit bounds
+// how long other calls wait.
+func (s *State) WaitedKeys(limit int) (keys []string) {
+	defer s.mu.lockPart(0).unlock()
+	for f := range s.waitingFiles {
+		if len(keys) == limit {
+			break
+		}
+		keys = append(keys, f.key)
+	}
+	return keys
+}
+
 // findHolder returns the client or Machine with an ID, or nil.
 func (s *State) findHolder(id uint64) *holder {
 	p := s.mu.lockPart(0)

@@ -26,23 +26,32 @@ type liveHeldRow struct {
 	Waits                       bool
 }
 
-// collectLiveHeld lists files by client, for the live page.
+// collectLiveHeld lists some files by client, for the live page: those for which clients wait first.
 func (src *Source) collectLiveHeld() *liveHeldView {
 	if src.ClientState == nil {
 		return new(liveHeldView)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), liveHeldTime)
 	defer cancel()
-	page, _ := src.ClientState.HeldFiles(ctx, 0, "", maxLiveHeld)
+	page := src.ClientState.SampleHeldFiles(ctx, maxLiveHeld)
 	v := &liveHeldView{More: page.Rest}
 	for i := range page.Files {
 		f := newHeldFileDoc(&page.Files[i])
 		v.addFile(&f)
 	}
-	slices.SortStableFunc(v.Rows, func(a, b liveHeldRow) int {
-		return cmp.Or(cmp.Compare(a.Client, b.Client), cmp.Compare(a.Address, b.Address), cmp.Compare(a.File, b.File))
-	})
+	slices.SortStableFunc(v.Rows, compareLiveRows)
 	return v
+}
+
+// compareLiveRows orders rows by client, those first that wait.
+func compareLiveRows(a, b liveHeldRow) int {
+	switch {
+	case a.Waits && !b.Waits:
+		return -1
+	case b.Waits && !a.Waits:
+		return 1
+	}
+	return cmp.Or(cmp.Compare(a.Client, b.Client), cmp.Compare(a.Address, b.Address), cmp.Compare(a.File, b.File))
 }
 
 // maxLiveParts bounds what a row says.
