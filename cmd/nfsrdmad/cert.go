@@ -158,6 +158,10 @@ For each client, which will mount %s:
 // lookupTime is the time limit for this host's full name: DNS may not respond.
 const lookupTime = 3 * time.Second
 
+// maxHostNames is the maximum number of names and addresses that init finds by itself: a handshake
+// carries them.
+const maxHostNames = 32
+
 // hostNames returns the names and addresses by which clients may mount this host.
 func hostNames(ctx context.Context) (names []string) {
 	add := func(name string) {
@@ -181,7 +185,7 @@ func hostNames(ctx context.Context) (names []string) {
 			add(p.Addr().String())
 		}
 	}
-	return names
+	return names[:min(len(names), maxHostNames)]
 }
 
 func (o *certOptions) issueBundle(name string, w io.Writer) error {
