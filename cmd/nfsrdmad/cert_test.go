@@ -7,7 +7,9 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
@@ -56,7 +58,13 @@ func TestCert(t *testing.T) {
 		return stdout
 	}
 	said := cert("init", "--name", "server,127.0.0.1")
-	for _, want := range []string{`tls-cert = ` + dir + `/server.pem\ntls-key = ` + dir + `/server.key\ntls-ca = ` + dir + `/ca.pem\nrdma-tls = allow\n' >>/etc/nfsrdma/nfsrdmad.conf`, "systemctl restart nfsrdmad\n", "nfsrdmad cert client NAME\n"} {
+	typed := regexp.MustCompile(`(?m)^    (printf .*) >>/etc/nfsrdma/nfsrdmad\.conf$`).FindStringSubmatch(said)
+	require.NotNil(t, typed, said)
+	conf := filepath.Join(t.TempDir(), "nfsrdmad.conf")
+	flags, err := exec.CommandContext(t.Context(), "sh", "-c", typed[1]).Output()
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(conf, flags, 0o600))
+	for _, want := range []string{"systemctl restart nfsrdmad\n", "nfsrdmad cert client NAME\n"} {
 		assert.Contains(t, said, want)
 	}
 	said = cert("client", "laptop", "--out", out)
@@ -74,8 +82,7 @@ func TestCert(t *testing.T) {
 			assert.Contains(t, s.stderr.String(), "which is not trusted", "the certificate of another authority")
 		}
 	})
-	s = startDaemon(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--xprtsec", "mtls",
-		"--tls-cert", dir+"/server.pem", "--tls-key", dir+"/server.key", "--tls-ca", dir+"/ca.pem", "mem:=/x")
+	s = startDaemon(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--xprtsec", "mtls", "--config", conf, "mem:=/x")
 	use := func(host string, files rpctls.Files) (serial string, err error) {
 		nc, err := net.Dial("tcp", s.transportAddr(t, "tcp"))
 		require.NoError(t, err)
