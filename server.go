@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"net"
 	"sync"
 
 	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
@@ -148,6 +149,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 			cfg.IWARP.Secure, cfg.IWARP.OnlySecure = cfg.TLS.BeginOnly, true
 		}
 	}
+	cfg.IWARP.Foreign = logForeign(cfg.Log)
 	device := iwarp.Open(deviceConfig(cfg.IWARP, cfg.StandardsOnly))
 	s := &Server{
 		exports: exported,
@@ -161,6 +163,14 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	s.udpCalls = nlmserver.Alone(plain) // without contexts: calls with forged addresses could exhaust the pending ones
 	s.sweeps.Go(func() { nfs4Server.Sweep(ctx) })
 	return s, nil
+}
+
+// logForeign returns a function that logs peers which do not speak RDMA on its port.
+func logForeign(log *slog.Logger) func(net.Addr, error) {
+	log = lograte.Logger(log)
+	return func(peer net.Addr, err error) {
+		log.Warn("a peer does not speak RDMA on the port for RDMA", "peer", peer, "err", err)
+	}
 }
 
 // backContext returns a client's security context for callbacks, or nil.

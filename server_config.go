@@ -108,8 +108,8 @@ type ServerConfig struct {
 	// with krb5i create NFSv4 clients and sessions, as Linux does.
 	OnlyEncrypted bool
 
-	// IWARP configures RDMA connections. LongFPDUs, ShortFPDUs, Secure and OnlySecure
-	// are set by NewServer.
+	// IWARP configures RDMA connections. LongFPDUs, ShortFPDUs, Secure, OnlySecure
+	// and Foreign are set by NewServer.
 	IWARP iwarp.Config
 
 	// Wrap, if not nil, returns the service that handles all calls instead of next, for

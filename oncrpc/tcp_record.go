@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
+	"github.com/nfsrdma/nfsrdma/internal/firstbytes"
 	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
@@ -104,33 +104,19 @@ func (r *recordReader) readMark(have int) (last bool, n int, err error) {
 		}
 		return false, 0, err
 	}
-	mark := binary.BigEndian.Uint32(b)
+	mark, protocol := binary.BigEndian.Uint32(b), firstbytes.Identify(b)
 	_, _ = r.br.Discard(markLen) // already buffered
 	length := int64(mark &^ lastFrag)
 	if length > int64(r.max-have) {
-		if other := otherProtocol(mark); other != "" && have == 0 {
-			return false, 0, fmt.Errorf("%w: the peer speaks %s on a port for RPC over TCP", errRecordLong, other)
+		if protocol == "TLS" { // RFC 9289 begins with a call
+			protocol = "TLS without the call that requests it"
+		}
+		if protocol != "" && have == 0 {
+			return false, 0, fmt.Errorf("%w: the peer speaks %s on a port for RPC over TCP", errRecordLong, protocol)
 		}
 		return false, 0, fmt.Errorf("%w: %d bytes and a fragment of %d, above %d", errRecordLong, have, length, r.max)
 	}
 	return mark&lastFrag != 0, int(length), nil
-}
-
-// otherProtocol names the protocol that begins with the bytes of a mark, or returns "".
-func otherProtocol(mark uint32) string {
-	switch b := string(binary.BigEndian.AppendUint32(nil, mark)); b {
-	case "MPA ":
-		return "RDMA (MPA)"
-	case "GET ", "HEAD", "POST", "PUT ", "OPTI", "PRI ":
-		return "HTTP"
-	case "SSH-":
-		return "SSH"
-	default:
-		if strings.HasPrefix(b, "\x16\x03") { // a TLS handshake record; RFC 9289 begins with a call
-			return "TLS without the call that requests it"
-		}
-		return ""
-	}
 }
 
 // maxRecordLen returns the maximum length of a record whose fragments so far have total

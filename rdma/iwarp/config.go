@@ -66,6 +66,10 @@ type Config struct {
 	// before its Handler is informed. If the cause is a *Fault, it was a
 	// Terminate. Ended must not call Close.
 	Ended func(c *Conn, cause error)
+
+	// Foreign, if not nil, is called when a peer of a Listener has sent something else than an
+	// MPA Request. The error names the protocol if it is known.
+	Foreign func(peer net.Addr, err error)
 }
 
 // mpaLocal returns the local settings for MPA's start-up.

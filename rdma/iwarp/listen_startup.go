@@ -34,6 +34,9 @@ func (l *Listener) handleStartup(nc net.Conn) {
 		if mpaConn != nil {
 			mpaConn.Close()
 		}
+		if l.device.cfg.Foreign != nil && errors.Is(err, mpa.ErrKey) {
+			l.device.cfg.Foreign(nc.RemoteAddr(), err)
+		}
 		nc.Close()
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 
+	"github.com/nfsrdma/nfsrdma/internal/firstbytes"
 	"github.com/nfsrdma/nfsrdma/rdma/iwarp/mpa"
 )
 
@@ -20,10 +21,15 @@ func readFrame(nc net.Conn, frameLen func([]byte) (int, error)) ([]byte, error) 
 	if n, err := io.ReadFull(nc, b); err != nil {
 		if n == 0 && (errors.Is(err, io.EOF) || isReset(err)) {
 			err = fmt.Errorf("%w: %w", errNoReply, err)
+		} else if n > 0 && !mpa.IsKeyPrefix(b[:min(n, mpa.KeyLen)]) {
+			return nil, foreignError(mpa.ErrKey, b[:n])
 		}
 		return nil, fmt.Errorf("iwarp: MPA start-up frame: %w", err)
 	}
 	n, err := frameLen(b)
+	if errors.Is(err, mpa.ErrKey) {
+		return nil, foreignError(err, b)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("iwarp: %w", err)
 	}
@@ -31,6 +37,14 @@ func readFrame(nc net.Conn, frameLen func([]byte) (int, error)) ([]byte, error) 
 		return nil, fmt.Errorf("iwarp: private data of the MPA start-up frame: %w", err)
 	}
 	return b[:n], nil
+}
+
+// foreignError adds the protocol of a peer that has sent b to err.
+func foreignError(err error, b []byte) error {
+	if protocol := firstbytes.Identify(b); protocol != "" {
+		return fmt.Errorf("iwarp: %w: the peer speaks %s", err, protocol)
+	}
+	return fmt.Errorf("iwarp: %w", err)
 }
 
 // writeFrame sends a start-up frame.

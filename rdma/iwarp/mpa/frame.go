@@ -3,6 +3,7 @@ package mpa
 import (
 	"encoding/binary"
 	"fmt"
+	"strings"
 )
 
 const (
@@ -109,6 +110,14 @@ func frameLen(b []byte, key string) (int, error) {
 		return 0, fmt.Errorf("%w: %d bytes", ErrPrivateData, n)
 	}
 	return HeaderLen + n, nil
+}
+
+// KeyLen is the length in bytes of the key that begins a start-up frame.
+const KeyLen = len(requestKey)
+
+// IsKeyPrefix reports whether a start-up frame may begin with b, which has at most KeyLen bytes.
+func IsKeyPrefix(b []byte) bool {
+	return strings.HasPrefix(requestKey, string(b)) || strings.HasPrefix(replyKey, string(b))
 }
 
 func checkKey(got, want string) error {
