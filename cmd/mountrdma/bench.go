@@ -68,7 +68,10 @@ its size does not change. The WRITEs are UNSTABLE; the COMMIT at the end is not
 measured.
 
 --json prints one object: op block depth connections seconds bytes ops MBps iops
-lat_us{min,p50,p95,p99,max} client_cpu_s. MBps is millions of bytes per second.
+lat_us{min,p50,p95,p99,max} client_cpu_s lost_s. MBps is millions of bytes per
+second, as are the MB/s of the text; sizes are in KiB and MiB, powers of 1024. lost_s
+is the time during which the connection was lost (over NFSv3); it also counts in the
+other figures.
 
 --report also writes an HTML page with the same figures, the latency distribution
 and the settings negotiated with the server. The page needs no other file and no
@@ -126,6 +129,7 @@ type benchResult struct {
 	IOPS        float64       `json:"iops"`
 	Latency     latencyResult `json:"lat_us"`
 	CPU         float64       `json:"client_cpu_s"`
+	Lost        float64       `json:"lost_s"` // time without the connection
 }
 
 type latencyResult struct {
@@ -169,17 +173,20 @@ func (a *app) runBench(ctx context.Context, o *benchOptions) error {
 	if err != nil {
 		return (remote{location: o.urls[0], rest: path, session: &session{cred: a.callCred()}}).explainError(err)
 	}
+	stop := watchOutages(func() bool { return a.isUp(o.urls[0].server) })
 	res, err := l.Run(ctx, links.active)
+	lost := stop()
 	if err == nil {
 		err = l.End(ctx)
 	}
-	if lost := fatalError(ctx, err); lost != nil {
-		return lost
+	if fatal := fatalError(ctx, err); fatal != nil {
+		return fatal
 	}
 	if err != nil {
 		return &plainError{o.urls[0].String(), err, a.callCred().UID}
 	}
 	result := o.newResult(&res)
+	result.Lost = lost.Seconds()
 	if o.json {
 		err = printJSON(a.stdout, result)
 	} else {
@@ -228,10 +235,15 @@ func (a *app) suggestNFSv4(err error) error {
 }
 
 func (r *benchResult) printText(w io.Writer) error {
-	_, err := fmt.Fprintf(w, `%s: blocks of %d bytes, %d calls in flight on each of %d connections, %.2f s
+	l := &r.Latency
+	_, err := fmt.Fprintf(w, `%s: blocks of %s, %d calls in flight on each of %d connections, %.2f s
 %.1f MB/s, %.0f calls/s
-latency p50 %.1f µs, p99 %.1f µs, max %.1f µs
+latency p50 %s, p95 %s, p99 %s, max %s
 client CPU %.2f s
-`, r.Op, r.Block, r.Depth, r.Connections, r.Seconds, r.MBps, r.IOPS, r.Latency.P50, r.Latency.P99, r.Latency.Max, r.CPU)
+`, r.Op, formatSize(int64(r.Block)), r.Depth, r.Connections, r.Seconds, r.MBps, r.IOPS,
+		formatMicros(l.P50), formatMicros(l.P95), formatMicros(l.P99), formatMicros(l.Max), r.CPU)
+	if err == nil && r.Lost > 0 {
+		_, err = fmt.Fprintf(w, "the connection was lost for %s: the figures include that time\n", formatMicros(1e6*r.Lost))
+	}
 	return err
 }

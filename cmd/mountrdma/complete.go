@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nfsrdma/nfsrdma/internal/mountinfo"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
 
@@ -57,6 +58,17 @@ func (m *mountCommand) completeMount(cmd *cobra.Command, args []string, word str
 			}
 		}
 	})
+	return words, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeMountPoint completes the mount points of mountrdma's mounts.
+func completeMountPoint(_ *cobra.Command, args []string, word string) (words []string, _ cobra.ShellCompDirective) {
+	mounts, _ := mountinfo.All() // without them there is nothing to complete
+	for _, m := range mounts {
+		if m.Kind == fsType && len(args) == 0 && strings.HasPrefix(m.Point, word) {
+			words = append(words, m.Point)
+		}
+	}
 	return words, cobra.ShellCompDirectiveNoFileComp
 }
 

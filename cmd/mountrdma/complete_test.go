@@ -31,6 +31,8 @@ func TestComplete(t *testing.T) {
 	assert.Equal(t, []string{"auto", "on", "off"}, words("ls", "--crc", ""))
 
 	assert.Equal(t, []string{"proto=rdma", "proto=rdma6", "proto=tcp", "proto=tcp6"}, words("-o", "proto="))
+	assert.Equal(t, []string{"ro,sec=sys", "ro,sec=krb5", "ro,sec=krb5i", "ro,sec=krb5p"}, words("-o", "ro,sec="))
+	assert.Equal(t, []string{"sys", "krb5", "krb5i", "krb5p"}, words("ls", "--sec", ""))
 	assert.Equal(t, []string{"ro,timeo="}, words("-o", "ro,tim"))
 	assert.Empty(t, words("-o", "v4"), "refused")
 	assert.Equal(t, []string{url("/x/")}, words(url("/")), "a mount")

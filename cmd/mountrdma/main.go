@@ -58,6 +58,7 @@ port, and ?mountport=N,mounthost=H the host too.`,
   mountrdma info server`,
 	}
 	a.addFlags(root.PersistentFlags())
+	_ = root.RegisterFlagCompletionFunc("sec", cobra.FixedCompletions(a.sec.Words(), cobra.ShellCompDirectiveNoFileComp)) // fails only for a flag that is missing
 	a.addMountCommand(root)
 	root.AddCommand(
 		a.newUmount(), a.newMountStats(), a.newLs(), a.newStat(), a.newCat(), a.newCp(), a.newRm(), a.newMkdir(),
@@ -69,6 +70,9 @@ port, and ?mountport=N,mounthost=H the host too.`,
 	for _, c := range root.Commands() {
 		if strings.Contains(c.Use, "URL") || c.Name() == "cp" {
 			c.ValidArgsFunction = a.completeURL
+		}
+		if strings.Contains(c.Use, "MOUNTPOINT") {
+			c.ValidArgsFunction = completeMountPoint
 		}
 	}
 	return root

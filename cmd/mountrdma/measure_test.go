@@ -108,7 +108,7 @@ func TestBench(t *testing.T) {
 			}
 			assert.NotEmpty(t, mustRun(t, args...))
 			o := decodeObject(t, mustRun(t, append(args, "--json")...))
-			keys := []string{"op", "block", "depth", "connections", "seconds", "bytes", "ops", "MBps", "iops", "lat_us", "client_cpu_s"}
+			keys := []string{"op", "block", "depth", "connections", "seconds", "bytes", "ops", "MBps", "iops", "lat_us", "client_cpu_s", "lost_s"}
 			for _, k := range keys {
 				assert.Contains(t, o, k)
 			}

@@ -97,6 +97,8 @@ func TestMount(t *testing.T) {
 		return false
 	}
 	r.holdCall.Store(&notice)
+	_, words, _ := runCommand(t, "__complete", "umount", point[:len(point)-1])
+	assert.Contains(t, words, point+"\n", "completion")
 	mustRun(t, "umount", point)
 	assert.True(t, told.Load(), "umount returns after the process has called UMNT")
 	_, found, err = mountinfo.At(point)

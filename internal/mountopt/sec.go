@@ -12,6 +12,9 @@ type Sec []string
 
 var secFlavors = []string{"sys", "krb5", "krb5i", "krb5p"}
 
+// Words returns the flavors.
+func (*Sec) Words() []string { return slices.Clone(secFlavors) }
+
 // Set parses flavors separated by colons (nfs(5), sec).
 func (s *Sec) Set(value string) error {
 	list := strings.Split(value, ":")

@@ -36,6 +36,10 @@ func (o *Options) Words() (words []string) {
 			if row.set == nil || row.set("") == nil {
 				words = append(words, row.name)
 			}
+		case row.name == "sec":
+			for _, value := range secFlavors {
+				words = append(words, row.name+"="+value)
+			}
 		case strings.Contains(row.value, "|"):
 			for value := range strings.SplitSeq(row.value, "|") {
 				words = append(words, row.name+"="+value)
