@@ -33,6 +33,7 @@ func TestSubmounts(t *testing.T) {
 		}
 		onHost(t, at, "mkdir tree tree/in; seq 1000 >tree/in/numbers; ln -s in/numbers tree/link; chmod -R a+rwX .")
 	}
+	onHost(t, dir, "btrfs -q subvolume create x/btrfs/volume; echo volume >x/btrfs/volume/name; chmod -R a+rwX x/btrfs/volume")
 	onHost(t, dir, "echo own >x/own; chmod 777 x")
 	file := filepath.Join(t.TempDir(), "exports")
 	require.NoError(t, os.WriteFile(file, []byte(dir+"/x *(rw,insecure,crossmnt,no_root_squash)\n"), 0o644))
@@ -53,12 +54,13 @@ func checkSubmounts(t *testing.T, d *daemon, s guestSite, transport string, kind
 	mustInGuest(t, "ls /mnt/btrfs/. /mnt/ext4/. /mnt/tmpfs/. /mnt/xfs/.") // busybox's find compares what stat says before that
 	assert.Equal(t, "/mnt\n/mnt/btrfs\n/mnt/ext4\n/mnt/own\n/mnt/tmpfs\n/mnt/xfs\n", mustInGuest(t, "find /mnt -xdev | sort"), "find stays in one file system")
 	devices := map[string]string{}
-	for _, kind := range append(kinds, "") {
+	for _, kind := range append([]string{"", "btrfs/volume"}, kinds...) {
 		at := "/mnt/" + kind
 		device := mustInGuest(t, "stat -c %d "+at+"/.")
 		assert.Empty(t, devices[device], kind)
 		devices[device] = kind
 	}
+	assert.Equal(t, "volume\n", mustInGuest(t, "cat /mnt/btrfs/volume/name"))
 	for _, kind := range kinds {
 		at, host := "/mnt/"+kind, filepath.Join(dir, kind)
 		blocks := onHost(t, "/", "stat -f -c %b*%S "+host)

@@ -172,8 +172,11 @@ func openExport(e *exportSpec, st *stateDir, log *slog.Logger) (vfs.FS, error) {
 		return nil, err
 	}
 	open := posix.Open
-	if e.mountID != 0 {
+	switch {
+	case e.mountID != 0:
 		open = e.openSubmount
+	case e.subvolID != 0:
+		open = e.openSubvolume
 	}
 	fs, err := open(e.dir, posix.Options{StateDir: st.exportDir(e), FSID: e.fsid.Attr(), TableHandles: e.shareKey().checked, Log: log})
 	if err != nil {

@@ -24,6 +24,8 @@ type share struct {
 	id    uint32 // ID in file handles
 	at    placement
 	refs  int // number of a Server's exports that use it; 0: being closed
+
+	scanning bool // see scanSubvolumes
 }
 
 // A shareKey identifies a share. Exports with equal keys use the same share.
@@ -32,10 +34,11 @@ type shareKey struct {
 	fsid      exports.FSID
 	checked   bool // has subtree_check
 	mountID   uint64
+	subvolID  uint64
 }
 
 func (e *exportSpec) shareKey() shareKey {
-	return shareKey{e.dir, e.name, e.fsid, e.anyClient(func(o *exports.Options) bool { return o.SubtreeCheck }), e.mountID}
+	return shareKey{e.dir, e.name, e.fsid, e.anyClient(func(o *exports.Options) bool { return o.SubtreeCheck }), e.mountID, e.subvolID}
 }
 
 // closeTimeout is how long an exiting daemon waits for storage that does not respond: once
@@ -91,10 +94,13 @@ func (s *shareSet) acquireShares(list []exportSpec, tolerate func(*exportSpec) b
 	a := acquisition{shareSet: s, exported: make(map[shareKey]bool), promised: make(map[*share]bool), lastIDs: sync.OnceValue(s.state.lastIDs)}
 	a.acquireLocked(list, tolerated)
 	submounts, left := s.findSubmountsLocked(list)
-	if len(left) > 0 {
-		s.log.Warn("not exporting mounts below exports with crossmnt: there are too many, or their names are too long or taken; export them on their own lines", "mounts", len(left), "first", left[0])
-	}
 	a.acquireLocked(submounts, slices.Repeat([]bool{true}, len(submounts)))
+	subvolumes, more := s.findSubvolumesLocked(slices.Concat(list, submounts))
+	a.acquireLocked(subvolumes, slices.Repeat([]bool{true}, len(subvolumes)))
+	submounts = append(submounts, subvolumes...)
+	if left = append(left, more...); len(left) > 0 {
+		s.log.Warn("not exporting mounts or Btrfs subvolumes below exports: there are too many, or their names are too long or taken; export them on their own lines", "left", len(left), "first", left[0])
+	}
 	if len(a.errs) > 0 {
 		for _, sh := range a.used {
 			s.releaseLocked(sh)
@@ -161,7 +167,7 @@ func (a *acquisition) acquireLocked(list []exportSpec, tolerated []bool) {
 		a.exported[sh.key] = true
 		a.promised[sh] = e.anyClient(func(o *exports.Options) bool { return o.Exclusive })
 		a.taken = append(a.taken, nfsserver.Export{
-			Path: e.name, FS: sh.fs, Clients: e.clients, ID: sh.id, Submount: e.mountID != 0, MountedOn: sh.at.covered,
+			Path: e.name, FS: sh.fs, Clients: e.clients, ID: sh.id, Submount: e.isSubmount(), MountedOn: sh.at.covered,
 			Released: func() { s.releaseShare(sh) },
 		})
 	}
@@ -188,8 +194,8 @@ func (s *shareSet) acquireLocked(e *exportSpec, late <-chan struct{}) (*share, e
 			sh := &share{key: key, state: dir, fs: op.fs, id: id, at: op.at}
 			s.open[key] = sh
 			return sh, nil
-		case other.refs == 0 && e.mountID != 0:
-			return nil, fmt.Errorf("%s is still in use by an earlier mount", e.dir)
+		case other.refs == 0 && e.isSubmount():
+			return nil, fmt.Errorf("%s: the file system that was there before is still in use", e.dir)
 		case other.refs == 0:
 			s.closed.Wait()
 		case other.key == key:

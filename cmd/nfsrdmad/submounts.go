@@ -27,20 +27,28 @@ const maxSubmounts = 256
 type placement struct {
 	real    string // the path without symbolic links; "" if unknown
 	covered uint64 // fileid of the directory that a submount's root covers; 0 if unknown
+
+	isBtrfs    bool // and no subvolume: a subvolume's are among those of the directory above
+	subvolumes []subvolume
 }
 
 // findPlacement finds the placement of an export's directory, as long as its storage takes to
 // respond.
 func findPlacement(e *exportSpec) (at placement) {
 	switch {
-	case e.memory > 0:
+	case e.memory > 0, e.subvolID != 0:
+		return at
 	case e.mountID != 0:
-		at.covered = coveredFileID(e.dir)
+		at.real, at.covered = e.dir, coveredFileID(e.dir)
 	default:
 		at.real, _, _ = resolveDir(e.dir)
 	}
+	at.isBtrfs, at.subvolumes = listSubvolumes(at.real)
 	return at
 }
+
+// isSubmount reports whether e is a submount or a subvolume of an export.
+func (e *exportSpec) isSubmount() bool { return e.mountID != 0 || e.subvolID != 0 }
 
 // coveredFileID returns the inode number of the directory on which a file system is mounted, which a
 // copy of the mount below shows, or 0.
@@ -126,11 +134,13 @@ func submountClients(clients []exports.Client) []exports.Client {
 	return clients
 }
 
-// haveSubmountsChanged reports whether the submounts differ from those that are exported.
+// haveSubmountsChanged reports whether the submounts and subvolumes differ from those that are exported.
 func (s *shareSet) haveSubmountsChanged() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	submounts, _ := s.findSubmountsLocked(s.list)
+	subvolumes, _ := s.findSubvolumesLocked(slices.Concat(s.list, submounts))
+	submounts = append(submounts, subvolumes...)
 	return !slices.EqualFunc(submounts, s.submounts, func(a, b exportSpec) bool { return a.shareKey() == b.shareKey() })
 }
 

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -133,5 +134,65 @@ func TestOpenMountPoint(t *testing.T) {
 		require.NoError(t, os.Symlink(dir, link))
 		_, err = openMountPoint(link+"/a", mounts[0].ID)
 		assert.Error(t, err, "a symbolic link on the way")
+	})
+}
+
+// TestSubvolumes checks that Btrfs subvolumes and snapshots below an export show without crossmnt, each
+// with its own fsid, and that their handles survive a remount and a restart.
+func TestSubvolumes(t *testing.T) {
+	nstest.Run(t, func(t *testing.T) {
+		dir := t.TempDir()
+		sh := func(script string) { nstest.Script(t, "cd "+dir+"; "+script) }
+		sh("mkdir fs; truncate -s 200M disk; mkfs.btrfs -q disk; mount -o loop disk fs; btrfs -q subvolume create fs/one; mkdir fs/one/in fs/x; echo data >fs/one/file; btrfs -q subvolume create fs/one/in/deep; btrfs -q subvolume create fs/beside; chmod -R a+rwX fs")
+		defer sh("umount fs")
+		g := newReloadTest(t, "./a *(rw)")
+		done, log := g.reloadText(dir + "/fs *(rw)\n" + dir + "/fs/x *(ro)")
+		require.True(t, done, log)
+		var mnt mount3.MntRes
+		path := mount3.PathArgs{Path: []byte(dir + "/fs")}
+		r := g.mustCall(hostA, mount3.Program, mount3.ProcMnt, path.AppendTo(nil))
+		mnt.Decode(&r)
+		require.Equal(t, mount3.OK, mnt.Status)
+		fsids := map[uint64]bool{}
+		look := func(dir nfs3.FH, names ...string) nfs3.FH {
+			t.Helper()
+			for _, name := range names {
+				at := g.lookup3(hostA, dir, name)
+				require.Equal(t, nfs3.OK, at.Status, name)
+				fsids[at.ObjAttr.Attr.FSID] = true
+				dir = at.Object
+			}
+			return dir
+		}
+		file := look(mnt.Handle, "one", "file")
+		look(mnt.Handle, "one", "in", "deep")
+		look(mnt.Handle, "beside")
+		assert.Len(t, fsids, 3)
+
+		sh("btrfs -q subvolume snapshot fs/one fs/snap")
+		require.Eventually(t, func() bool {
+			g.retry()
+			return g.lookup3(hostA, mnt.Handle, "snap").Status == nfs3.OK
+		}, 10*time.Second, time.Millisecond)
+		copied := look(mnt.Handle, "snap", "file")
+		assert.NotEqual(t, string(file), string(copied))
+		assert.Len(t, fsids, 4)
+
+		done, log = g.reloadText("./a *(rw)")
+		require.True(t, done, log)
+		assert.Equal(t, nfs3.ErrStale, g.callGetAttr(hostA, copied))
+		g.waitOpen(1, "the file system is not in use")
+		sh("umount fs; mount -o loop disk fs")
+		done, log = g.reloadText(dir + "/fs *(rw)")
+		require.True(t, done, log)
+		assert.Equal(t, nfs3.OK, g.callGetAttr(hostA, copied))
+		assert.Equal(t, nfs3.OK, g.callGetAttr(hostA, file))
+
+		sh("btrfs -q subvolume delete fs/snap")
+		require.Eventually(t, func() bool {
+			g.retry()
+			return g.callGetAttr(hostA, copied) == nfs3.ErrStale
+		}, 10*time.Second, time.Millisecond)
+		assert.Equal(t, nfs3.OK, g.callGetAttr(hostA, file))
 	})
 }

@@ -18,6 +18,7 @@ const retryInterval = 3 * time.Second
 // now. If the exports file has been corrected, it is reloaded first.
 func (o *serveOptions) retryExports(ctx context.Context, s *shareSet, log *slog.Logger) {
 	s.logHiddenMounts(log)
+	s.scanSubvolumes()
 	waiting, changed := s.hasUnavailable(), s.haveSubmountsChanged()
 	if !waiting && !changed {
 		return
@@ -69,7 +70,7 @@ func newUnavailable(e *exportSpec, fault error, lastIDs map[string]uint32) nfsse
 	}
 	return nfsserver.Export{
 		Path: e.name, Clients: e.clients, ID: id,
-		FS: exportset.Unavailable{Reason: fault.Error(), ClientsUnknown: e.broken}, Submount: e.mountID != 0,
+		FS: exportset.Unavailable{Reason: fault.Error(), ClientsUnknown: e.broken}, Submount: e.isSubmount(),
 	}
 }
 
