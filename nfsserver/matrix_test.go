@@ -234,7 +234,8 @@ func TestEachFileSystemError(t *testing.T) {
 		fs.fail = syscall.EDQUOT
 		g.callNFS(p.proc, p.args(fh), p.res)
 		assert.Equal(t, nfs3.ErrDQuot, resultStatus(p.res))
-		assert.Empty(t, g.log.String())
+		assert.Contains(t, g.log.String(), "raise the user's quota")
+		assert.NotContains(t, g.log.String(), nfs3.ProcName(p.proc))
 		fs.fail = syscall.EDOM
 		g.callNFS(p.proc, p.args(fh), p.res)
 		assert.Equal(t, nfs3.ErrIO, resultStatus(p.res))

@@ -121,6 +121,10 @@ func (q *request) wireHandle(h *vfs.Handle) nfs3.FH { return q.Handle(h) }
 // toStatus returns the status for a denial or a file system error, and logs the error if NFS
 // has no status for it.
 func (q *request) toStatus(err error) nfs3.Status {
+	if err == nil {
+		return nfs3.OK
+	}
+	q.LogFault(err)
 	status, known := statusOf(err)
 	if !known {
 		q.server.exports.Log().Warn("file system error without an NFS status; replying NFS3ERR_IO",

@@ -255,6 +255,9 @@ func (q *Request) AcquirePermit(ctx context.Context) error {
 	}
 	period, ok := q.set.beginWork(ctx, q.counter, q.Export.source)
 	if !ok {
+		if !q.Export.isUnavailable && ctx.Err() == nil {
+			q.LogFault(errHung)
+		}
 		return Later
 	}
 	q.permit, q.period = q.counter, period

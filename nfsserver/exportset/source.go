@@ -35,6 +35,7 @@ type source struct {
 
 	work     permitCounts  // permits for calls to FS
 	overload overloadGuard // counts the same calls
+	faults   faultCounts
 
 	// calls counts running calls; retired is added once the export has been removed.
 	calls atomic.Int64

@@ -103,6 +103,9 @@ func (x *compound) toStatus(err error) nfs4.Status {
 
 // failureStatus returns the status for an error, and logs an unknown one.
 func (x *compound) failureStatus(err error) nfs4.Status {
+	if x.current.use != nil {
+		x.current.use.LogFault(err)
+	}
 	status, known := statusOf(err)
 	if !known {
 		x.server.log.Warn("file system error without an NFS status; replying NFS4ERR_IO",
