@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -53,7 +55,39 @@ func openState(dir string) (*stateDir, error) {
 		}
 		return nil, stateError(dir, err)
 	}
-	return &stateDir{dir: dir, lock: lock}, nil
+	s := &stateDir{dir: dir, lock: lock}
+	if err := s.checkLayout(); err != nil {
+		lock.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// stateLayout is the version of the layout of a state directory, which the file layout has. It
+// changes when an older daemon would lose or misread state.
+const stateLayout = 1
+
+// checkLayout checks that no newer daemon has written the directory, and records the layout.
+func (s *stateDir) checkLayout() error {
+	name := filepath.Join(s.dir, "layout")
+	text, err := os.ReadFile(name)
+	if errors.Is(err, os.ErrNotExist) {
+		if err = s.replaceFile(name, fmt.Appendln(nil, stateLayout)); err != nil {
+			return stateError(s.dir, err)
+		}
+		return nil
+	}
+	if err != nil {
+		return stateError(s.dir, err)
+	}
+	switch n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 32); {
+	case err != nil || n == 0:
+		return fmt.Errorf("%s is not the version of a layout: restore a backup of the directory, or write %d into the file if no newer nfsrdmad has used the directory", name, stateLayout)
+	case n > stateLayout:
+		return fmt.Errorf("a newer nfsrdmad has written the state directory %s (layout %d, and this one has %d): install that version again, or restore a backup of the directory from before the upgrade; clients lose their handles, opens and locks with an empty one",
+			s.dir, n, stateLayout)
+	}
+	return nil
 }
 
 // exportDir returns the directory for one export's state. Exports whose handles have another

@@ -87,3 +87,33 @@ func TestDefaultState(t *testing.T) {
 	t.Setenv("HOME", "/home/u")
 	assert.Equal(t, "/home/u/.local/state/nfsrdmad", defaultState())
 }
+
+// TestStateLayout checks that a daemon does not use the state of a newer one, which it could lose.
+func TestStateLayout(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "layout")
+	for range 2 { // without the file, as in older directories, and with it
+		st, err := openState(dir)
+		require.NoError(t, err)
+		require.NoError(t, st.Close())
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		assert.Equal(t, "1\n", string(text))
+	}
+	for text, want := range map[string]string{
+		"2\n":   "a newer nfsrdmad has written the state directory " + dir + " (layout 2, and this one has 1): install that version again",
+		"":      file + " is not the version of a layout: restore a backup",
+		"one\n": file + " is not the version of a layout: restore a backup",
+	} {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		_, err := openState(dir)
+		assert.ErrorContains(t, err, want)
+		now, err := os.ReadFile(file)
+		require.NoError(t, err)
+		assert.Equal(t, text, string(now), "the file stays")
+	}
+	require.NoError(t, os.WriteFile(file, []byte("1\n"), 0o600))
+	st, err := openState(dir)
+	require.NoError(t, err, "the lock was released")
+	require.NoError(t, st.Close())
+}
