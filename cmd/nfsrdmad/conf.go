@@ -216,3 +216,39 @@ func (c *conf) locate(err error) error {
 	}
 	return err
 }
+
+// formerFlagFiles had the flags of nfsrdmad.service before defaultConf. rpm renames the file of an
+// earlier package.
+var formerFlagFiles = []string{"/etc/default/nfsrdmad", "/etc/sysconfig/nfsrdmad", "/etc/sysconfig/nfsrdmad.rpmsave"}
+
+// formerFlags matches a variable of formerFlagFiles with a value.
+var formerFlags = regexp.MustCompile(`^[ \t]*(NFSRDMAD_(?:PORTS|PORTMAP|VERSIONS|USERS|KERBEROS|TLS|METRICS|LOG|FLAGS))[ \t]*=[ \t"']*[^ \t\n"']`)
+
+// checkFormerFlags returns an error if files, or the environment of a unit with defaultConf, have
+// flags without effect: without them, the service could serve unencrypted, or on other ports. A
+// unit of the administrator's own may still pass the variables on.
+func checkFormerFlags(config string, files []string) error {
+	const remedy = "has no effect any more: write its flags into " + defaultConf + ", as nfsrdmad(8) describes, and remove "
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("%s, which had the service's flags, cannot be read (%w): remove it, or correct its permissions", name, cli.Cause(err))
+		}
+		n := 0
+		for line := range bytes.Lines(text) {
+			n++
+			if m := formerFlags.FindSubmatch(line); m != nil && (config == defaultConf || os.Getenv(string(m[1])) == "") {
+				return fmt.Errorf("%s:%d: %s %s%s", name, n, m[1], remedy, name)
+			}
+		}
+	}
+	if config != defaultConf {
+		return nil
+	}
+	for _, v := range os.Environ() {
+		if m := formerFlags.FindStringSubmatch(v); m != nil {
+			return fmt.Errorf("the variable %s of the service's environment %sit: systemctl cat nfsrdmad shows where it is set", m[1], remedy)
+		}
+	}
+	return nil
+}

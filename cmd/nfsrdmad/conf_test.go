@@ -114,6 +114,35 @@ func TestPackagedConf(t *testing.T) {
 	}
 }
 
+// TestFormerFlags checks that the service does not start without the flags that an earlier package
+// had in another file, or in the environment of its unit: they may require encryption.
+func TestFormerFlags(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "nfsrdmad")
+	check := func(config, text string) error {
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+		return checkFormerFlags(config, []string{"/nonexistent/nfsrdmad", name})
+	}
+	const tls = "# flags\n NFSRDMAD_TLS=\"--require-encryption\"\n"
+	const remedy = " has no effect any more: write its flags into /etc/nfsrdma/nfsrdmad.conf, as nfsrdmad(8) describes, and remove "
+	for _, unchanged := range []string{"", "#NFSRDMAD_TLS=\"--tls-cert x\"\n", "NFSRDMAD_FLAGS=\"\"\nNFSRDMAD_PORTS=\nGOGC=50\n"} {
+		assert.NoError(t, check(defaultConf, unchanged), unchanged)
+	}
+	assert.EqualError(t, check(defaultConf, tls), name+":2: NFSRDMAD_TLS"+remedy+name)
+	assert.EqualError(t, check("", tls), name+":2: NFSRDMAD_TLS"+remedy+name, "a unit that names variables, but not the file")
+
+	t.Setenv("NFSRDMAD_TLS", "--require-encryption")
+	assert.NoError(t, check("", tls), "a unit that passes the variables")
+	assert.Error(t, check(defaultConf, tls))
+	assert.EqualError(t, check(defaultConf, ""), "the variable NFSRDMAD_TLS of the service's environment"+remedy+"it: systemctl cat nfsrdmad shows where it is set")
+
+	files := formerFlagFiles
+	t.Cleanup(func() { formerFlagFiles = files })
+	formerFlagFiles = []string{t.TempDir()}
+	status, _, stderr := runCommand(t, "serve", "--exports", defaultExports)
+	assert.Equal(t, cli.ExitUsage, status, "which systemd does not start again")
+	assert.Contains(t, stderr, "cannot be read (is a directory)")
+}
+
 // FuzzConf reads any file: an error is reported, and nothing fails otherwise.
 func FuzzConf(f *testing.F) {
 	f.Add("[ports]\nlisten = :1\n")

@@ -178,6 +178,11 @@ this daemon (use --portmap :111).`,
   nfsrdmad serve mem:512MiB=/scratch
   nfsrdmad serve --listen '[::1]:20049' --tcp '[::1]:2049' /srv/data=/data`,
 		Args: func(cmd *cobra.Command, args []string) (err error) {
+			if o.exportsFile == defaultExports {
+				if err := checkFormerFlags(o.configFile, formerFlagFiles); err != nil {
+					return err
+				}
+			}
 			var c *conf
 			if o.configFile != "" {
 				if c, err = readConf(o.configFile, cmd.Flags()); err != nil {
