@@ -3,6 +3,7 @@ package nfsserver
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -154,6 +155,12 @@ func TestCrossing(t *testing.T) {
 			args := dirOpArgs(at.Object, "beneath")
 			g.callNFS(nfs3.ProcLookup, &args, &res)
 			assert.Equal(t, tt.sees, res.Status == nfs3.ErrNoEnt, "the directory beneath")
+			list := dirListing{plus: true}
+			g.callNFS(nfs3.ProcReadDirPlus, &nfs3.ReadDirPlusArgs{Dir: deep, DirCount: 1 << 10, MaxCount: 1 << 12}, &list)
+			i := slices.IndexFunc(list.Entries, func(e nfs3.Entry) bool { return string(e.Name) == "disk" })
+			require.GreaterOrEqual(t, i, 0)
+			assert.Empty(t, list.Entries[i].Handle, "a listing does not show the directory beneath")
+			assert.False(t, list.Entries[i].Attr.OK)
 			same := lookup(g.lookupName(root, "other"), "disk")
 			assert.Equal(t, same.DirAttr.Attr.FSID, same.ObjAttr.Attr.FSID, "the same name elsewhere")
 		})

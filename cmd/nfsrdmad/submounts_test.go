@@ -1,17 +1,24 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/nfsrdma/nfsrdma/internal/mountinfo"
 	"github.com/nfsrdma/nfsrdma/internal/nstest"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 )
 
 // lookup3 makes an NFSv3 LOOKUP from a host.
@@ -195,4 +202,41 @@ func TestSubvolumes(t *testing.T) {
 		}, 10*time.Second, time.Millisecond)
 		assert.Equal(t, nfs3.OK, g.callGetAttr(hostA, file))
 	})
+}
+
+// TestFindSubmounts checks which mounts of a host become exports, and which are left out: those with
+// names that are taken or too long, and those beyond the bound.
+func TestFindSubmounts(t *testing.T) {
+	cross := exports.Everyone(exports.Options{CrossMnt: true, NoHide: true})
+	fault := errors.New("no keytab")
+	list := []exportSpec{
+		{dir: "/srv", name: "/srv", clients: cross},
+		{dir: "/srv/own", name: "/srv/own", clients: exports.Everyone(exports.Options{})},
+		{dir: "/broken", name: "/broken", clients: cross, broken: true},
+		{dir: "/faulty", name: "/faulty", clients: cross, fault: fault},
+		{memory: 1, dir: "mem:", name: "/memory", clients: cross},
+	}
+	mounts := []mountinfo.Mount{{ID: 1, Parent: 1, Point: "/", Kind: "ext4"}}
+	add := func(point, kind string) {
+		mounts = append(mounts, mountinfo.Mount{ID: uint64(len(mounts) + 1), Parent: 1, Point: point, Kind: kind})
+	}
+	for _, point := range []string{"/srv/a", "/srv/own/hidden", "/broken/a", "/faulty/a", "/elsewhere", "/srv/" + strings.Repeat("n/", 600)} {
+		add(strings.TrimSuffix(point, "/"), "xfs")
+	}
+	add("/srv/proc", "proc")
+	s := newShareSet(nil, slog.New(slog.DiscardHandler))
+	s.listMounts = func() ([]mountinfo.Mount, error) { return slices.Clone(mounts), nil }
+	found, left := s.findSubmountsLocked(list)
+	require.Len(t, found, 2)
+	assert.Equal(t, []string{"/srv/a", "/faulty/a"}, []string{found[0].name, found[1].name})
+	assert.Equal(t, fault, found[1].fault, "it waits for the parent's")
+	assert.Equal(t, exports.Options{CrossMnt: true}, found[0].clients[0].Options)
+	assert.Len(t, left, 1)
+
+	for i := range maxSubmounts {
+		add(fmt.Sprint("/srv/b/", i), "tmpfs")
+	}
+	found, left = s.findSubmountsLocked(list)
+	assert.Len(t, found, maxSubmounts)
+	assert.Len(t, left, 1+2)
 }
