@@ -49,6 +49,7 @@ type Server struct {
 // Parts are the layers of a Server, for status and metrics. The caller must not
 // shut them down or close them.
 type Parts struct {
+	Exports     *exportset.Set
 	NFS         *nfsserver.Server
 	NFS4        *nfs4server.Server  // nil without ServerConfig.Minors
 	Clients     *nfs4server.Server  // state of clients of all versions
@@ -153,7 +154,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	device := iwarp.Open(deviceConfig(cfg.IWARP, cfg.StandardsOnly))
 	s := &Server{
 		exports: exported,
-		parts:   Parts{NFS: server, Clients: nfs4Server, Delegations: keeper, Replies: replies, Security: security, RDMA: rdmaServer, TCP: tcpServer, Device: device},
+		parts:   Parts{Exports: exported, NFS: server, Clients: nfs4Server, Delegations: keeper, Replies: replies, Security: security, RDMA: rdmaServer, TCP: tcpServer, Device: device},
 	}
 	if minors {
 		s.parts.NFS4 = nfs4Server

@@ -79,6 +79,7 @@ func (q *request) readData(ctx context.Context, h vfs.Handle, a *nfs3.ReadArgs, 
 		return
 	}
 	r.Item.B = r.Item.B[:n]
+	q.CountData(n, 0)
 	res.Count, res.EOF = uint32(n), eof || a.Offset > exportset.MaxFileSize
 }
 
@@ -98,6 +99,7 @@ func (q *request) mapData(ctx context.Context, h vfs.Handle, a *nfs3.ReadArgs, c
 	if err == nil {
 		r.DropItem()
 		r.Item, r.Cut = item, truncateRead
+		q.CountData(len(item.B), 0)
 		res.Count, res.EOF = uint32(len(item.B)), eof
 	}
 	return true
@@ -165,6 +167,7 @@ func (q *request) writeData(ctx context.Context, h vfs.Handle, a *nfs3.WriteArgs
 	n, done, wcc, err := q.Export.FS.Write(ctx, &q.Cred, h, data, a.Offset, vfs.Stable(how))
 	if n > 0 {
 		err = nil // the client sends the rest again, and then gets the error
+		q.CountData(0, n)
 	}
 	committed := nfs3.Stable(done)
 	if q.Options.Async {

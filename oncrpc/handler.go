@@ -49,6 +49,15 @@ func (p *Peer) String() string { return p.Network + " " + p.Addr.String() }
 // LogValue is String (slog.LogValuer).
 func (p *Peer) LogValue() slog.Value { return slog.StringValue(p.String()) }
 
+// Work is what a call did, for statistics. The call's program sets it.
+type Work struct {
+	// Subject is the counters of what the call worked on, such as an export, in a type that
+	// the counting Service knows (rpcstats.Usage), or nil.
+	Subject any
+
+	Read, Written uint64 // bytes of file data
+}
+
 // A Request is one call message as a transport received it. Msg is the RPC message from
 // its XID on. At most one data item may be separate from Msg. The slices are valid until
 // Serve returns.
@@ -178,6 +187,9 @@ type Reply struct {
 
 	// Trace, if not nil, traces the call.
 	Trace Trace
+
+	// Work describes what the call did, for a Service that counts it.
+	Work Work
 
 	// Aside, if not nil, is called by StepAside. A transport sets it if it bounds a
 	// connection's calls, or keeps its turn to read.

@@ -13,6 +13,7 @@ import (
 	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/internal/buildinfo"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exportset"
 	"github.com/nfsrdma/nfsrdma/nfsserver/nfs4server"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/replay"
@@ -59,6 +60,7 @@ type runningDaemon struct {
 	stateDir  string     // data that survive a restart
 	discovery *discovery // or nil
 	tracer    *tracer    // or nil
+	space     report.SpaceReader
 }
 
 // wrapReplies puts an observer between the transports and the replay cache.
@@ -79,7 +81,7 @@ func (p *runningDaemon) wrapReplies(replies oncrpc.Service) oncrpc.Service {
 func (p *runningDaemon) reportSource() *report.Source {
 	src := &report.Source{
 		Program: buildinfo.Version(version), Started: p.started, Draining: p.draining.Load(),
-		Exports: p.server.Exports, ExportsFile: p.exportsFile, Origins: p.exportOrigins,
+		Exports: func() []*exportset.Exported { return p.server.Parts().Exports.Snapshot().List() }, Space: &p.space, ExportsFile: p.exportsFile, Origins: p.exportOrigins,
 		ReloadFailed: p.reloadFailed.Load(), Reloaded: time.Unix(0, p.reloadTime.Load()), Address: p.transportAddr,
 		NFS4: p.nfs4, ClientState: p.stateServer, Observer: p.observer, Replies: p.replies, Security: p.security, TLS: p.tls,
 		Grants: p.grants, Device: p.device, RDMA: p.rdma, TCP: p.tcp,

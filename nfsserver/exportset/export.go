@@ -8,6 +8,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
 	"github.com/nfsrdma/nfsrdma/vfs"
 )
 
@@ -22,10 +23,20 @@ type Exported struct {
 	Clients []exports.Client // not empty
 	nested  pathStep         // leads to the exports below
 	upper   *Exported        // the nearest export above, or nil
+
+	// Usage counts the calls that use the export. It outlives SetExports.
+	Usage *rpcstats.Usage
 }
 
+// SharesFS reports whether two exports, which may be of different snapshots, are the same use of a
+// file system.
+func (e *Exported) SharesFS(other *Exported) bool { return e.source == other.source }
+
+// Running returns the number of calls that use the export at present.
+func (e *Exported) Running() int { return int(max(e.calls.Load(), 0)) }
+
 func newExport(c *Export, index int) *Exported {
-	e := &Exported{source: newSource(c.FS), config: *c, index: index, Path: c.Path, ID: c.exportID()}
+	e := &Exported{source: newSource(c.FS), config: *c, index: index, Path: c.Path, ID: c.exportID(), Usage: new(rpcstats.Usage)}
 	e.Clients = append(e.Clients, c.Clients...)
 	if len(e.Clients) == 0 {
 		e.Clients = exports.Everyone(exports.Options{Insecure: true})

@@ -70,6 +70,13 @@ func (q *Request) End() {
 	q.Cred = vfs.Cred{}
 }
 
+// CountData counts bytes of file data that the call has read from the export and written to it.
+func (q *Request) CountData(read, written int) {
+	q.Export.Usage.CountData(q.peer, uint64(read), uint64(written))
+	q.reply.Work.Read += uint64(read)
+	q.reply.Work.Written += uint64(written)
+}
+
 // EndChange ends the changes that the call has announced, and unlocks its names.
 func (q *Request) EndChange() {
 	q.set.holders.Done(&q.change)
@@ -101,6 +108,7 @@ func (q *Request) EnterExport(id uint32) error {
 		}
 		if e.enterCall() {
 			q.Export = e
+			q.reply.Work.Subject = e.Usage
 		} // otherwise another snapshot is current already
 	}
 	switch {

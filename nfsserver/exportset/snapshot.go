@@ -27,8 +27,11 @@ func newSet(c []Export, old *Snapshot) (*Snapshot, error) {
 			return nil, err
 		}
 		e := newExport(&c[i], i)
-		if before := old.byPath(e.Path); before != nil && isSameFS(before.FS, e.FS) {
-			e.source = before.source
+		if before := old.byPath(e.Path); before != nil {
+			e.Usage = before.Usage
+			if isSameFS(before.FS, e.FS) {
+				e.source = before.source
+			}
 		}
 		if err := set.addExport(e); err != nil {
 			return nil, err

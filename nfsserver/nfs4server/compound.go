@@ -47,6 +47,8 @@ type compound struct {
 	uses             []*exportUse         // exports that the COMPOUND has used
 	spareUses        []*exportUse
 
+	counted countedOperations
+
 	out             []byte // results so far: the head, or the tail after the last data item
 	afterItem       bool   // out follows a data item
 	isReplay        bool   // the reply comes from a slot's cache
@@ -72,6 +74,12 @@ type results struct {
 	read    nfs4.ReadRes
 	write   nfs4.WriteRes
 	open    nfs4.OpenRes
+}
+
+// countedOperations are the last executed operations on one export.
+type countedOperations struct {
+	use        *exportUse // nil: a pseudo node, or none
+	operations uint64
 }
 
 // An exportUse is a COMPOUND's use of one export.
@@ -124,9 +132,31 @@ func (x *compound) serve(ctx context.Context, c *oncrpc.Call, r *oncrpc.Reply) (
 			return nil
 		}
 		x.server.counts.Count(uint32(x.op), uint32(status))
+		x.countOperation()
 	}
+	x.countOperations()
 	x.finishReply(status)
 	return nil
+}
+
+// countOperation counts an executed operation for the export of the current filehandle. The
+// operations of one export are counted together.
+func (x *compound) countOperation() {
+	if x.current.use != x.counted.use {
+		x.countOperations()
+		x.counted.use = x.current.use
+	}
+	x.counted.operations++
+}
+
+// countOperations adds the operations that countOperation has counted to their export's, and
+// makes it the call's.
+func (x *compound) countOperations() {
+	if u := x.counted.use; u != nil {
+		u.Export.Usage.CountOperations(x.call.Peer, x.counted.operations)
+		x.reply.Work.Subject = u.Export.Usage
+	}
+	x.counted = countedOperations{}
 }
 
 // beginCall prepares x for a call.
@@ -159,6 +189,7 @@ func (x *compound) releaseCall() {
 		x.spareUses = append(x.spareUses, u)
 	}
 	x.uses = x.uses[:0]
+	x.counted = countedOperations{}
 	x.call, x.reply, x.args, x.session, x.out, x.tag = nil, nil, nil, nil, nil, nil
 	x.current, x.saved, x.cacheReply, x.cachedNamesOnly = object{}, object{}, false, false
 	x.results.getattr.Attrs.ACL, x.entry.Attrs.ACL = nil, nil

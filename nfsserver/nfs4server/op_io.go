@@ -154,6 +154,7 @@ func serveRead(ctx context.Context, x *compound) nfs4.Status {
 		return status
 	}
 	x.out = res.AppendTo(x.out)
+	x.current.use.CountData(int(res.Count), 0)
 	x.finishItem(int(res.Count))
 	return nfs4.OK
 }
@@ -326,6 +327,7 @@ func serveWrite(ctx context.Context, x *compound) nfs4.Status {
 	if err != nil && n == 0 {
 		return x.fileStatus(ctx, err)
 	} // otherwise the client sends the rest again, and then gets the error
+	u.CountData(0, n)
 	res := &x.results.write
 	*res = nfs4.WriteRes{Count: uint32(n), Committed: nfs4.Stable(done)}
 	if u.Options.Async {

@@ -111,6 +111,7 @@ func (x *compound) readPlusItem(ctx context.Context, f *exportset.File, a *nfs4.
 		return status
 	}
 	x.out = appendSegment(x.out, read.EOF, a.Offset, int(read.Count))
+	x.current.use.CountData(int(read.Count), 0)
 	x.finishItem(int(read.Count))
 	return nfs4.OK
 }

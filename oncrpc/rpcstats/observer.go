@@ -29,12 +29,14 @@ type Observed struct {
 
 // An Observer is a Service in front of another Service that counts calls, bytes, errors
 // and the time to reply. It must be placed between the transports and a replay.Cache to
-// count replayed retries as well. Per call it costs two clock reads and some additions,
-// without a lock or an allocation.
+// count replayed retries as well. It counts calls by procedure, by client, and in the Usage
+// that the call's program has named (oncrpc.Work). Per call it costs two clock reads and some
+// additions, without a lock or an allocation.
 type Observer struct {
 	next     oncrpc.Service
 	programs []observedProgram
 	other    procCounts
+	clients  clientTable
 	since    time.Time
 }
 
@@ -65,14 +67,27 @@ func (o *Observer) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.R
 	}
 	in := len(req.Msg) + len(req.Item)
 	n, hasStatus := o.findCounts(p, req.Msg) // the Service may change the message from here on
-	s := n.shardFor(req.Peer)
+	s := &n.shards[shardOf(req.Peer)]
 	start := time.Since(o.since) // reads only the monotonic clock
 	answer = o.next.Serve(ctx, req, rep)
-	took := time.Since(o.since) - start
-	s.addCall(took, in)
+	end := time.Since(o.since)
+	took := end - start
+	class := latencyClass(took)
+	s.addCall(took, class, in)
+	var outcome Outcome
 	if answer {
 		s.out.Add(uint64(rep.Len()))
-		n.countOutcome(rep, hasStatus)
+		if outcome = OutcomeOf(rep.Head, hasStatus); outcome != (Outcome{}) {
+			n.failed.countFailure(outcome)
+		}
+	}
+	if u, ok := rep.Work.Subject.(*Usage); ok {
+		u.countCall(req.Peer, class, outcome)
+		u.countDuration(req.Peer, took)
+	}
+	if c := o.clients.clientOf(req.Peer, end); c != nil {
+		c.countCall(req.Peer, class, outcome)
+		c.CountData(req.Peer, rep.Work.Read, rep.Work.Written)
 	}
 	return answer
 }
@@ -130,12 +145,21 @@ type counterShard struct {
 	_           [64]byte
 }
 
-// shardFor returns the counters for a peer's calls.
-func (n *procCounts) shardFor(peer *oncrpc.Peer) *counterShard {
+// shardOf returns the index of the shard that counts a peer's calls.
+func shardOf(peer *oncrpc.Peer) int {
 	if peer == nil {
-		return &n.shards[0]
+		return 0
 	}
-	return &n.shards[peer.Addr.Port()/2%shardCount] // Linux prefers ports with one parity for connections
+	return int(peer.Addr.Port() / 2 % shardCount) // Linux prefers ports with one parity for connections
+}
+
+// latencyClass returns the index of a call's counter in ProcStats.Took.
+func latencyClass(took time.Duration) int {
+	i := 0
+	for i < len(LatencyBounds) && took > LatencyBounds[i] {
+		i++
+	}
+	return i
 }
 
 // An outcomeCount counts replies with the same outcome. It is assigned to the first
@@ -145,22 +169,10 @@ type outcomeCount struct {
 	count   atomic.Uint64
 }
 
-func (s *counterShard) addCall(took time.Duration, in int) {
-	i := 0
-	for i < len(LatencyBounds) && took > LatencyBounds[i] {
-		i++
-	}
-	s.took[i].Add(1)
+func (s *counterShard) addCall(took time.Duration, class, in int) {
+	s.took[class].Add(1)
 	s.nanoseconds.Add(uint64(took))
 	s.in.Add(uint64(in))
-}
-
-func (n *procCounts) countOutcome(rep *oncrpc.Reply, hasStatus bool) {
-	o := OutcomeOf(rep.Head, hasStatus)
-	if o == (Outcome{}) {
-		return
-	}
-	n.failed.countFailure(o)
 }
 
 // outcomeCounts counts failures by their outcome.

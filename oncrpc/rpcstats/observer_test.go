@@ -136,13 +136,12 @@ func TestObserverBounded(t *testing.T) {
 
 // TestShares checks that connections have different counters, also if their ports have one parity.
 func TestShares(t *testing.T) {
-	n := new(procCounts)
-	seen := make(map[*counterShard]bool)
+	seen := make(map[int]bool)
 	for port := uint16(40000); port < 40000+2*shardCount; port += 2 {
-		seen[n.shardFor(&oncrpc.Peer{Addr: netip.AddrPortFrom(netip.Addr{}, port)})] = true
+		seen[shardOf(&oncrpc.Peer{Addr: netip.AddrPortFrom(netip.Addr{}, port)})] = true
 	}
 	assert.Len(t, seen, shardCount)
-	assert.True(t, seen[n.shardFor(nil)])
+	assert.True(t, seen[shardOf(nil)])
 }
 
 func TestObserverResumes(t *testing.T) {

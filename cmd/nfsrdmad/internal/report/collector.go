@@ -16,6 +16,7 @@ func NewCollector(newSource func() *Source) prometheus.Collector { return status
 // Describe lists the metrics (prometheus.Collector).
 func (c statusCollector) Describe(out chan<- *prometheus.Desc) {
 	out <- durationDesc
+	out <- exportDurationDesc
 	for i := range metricList {
 		out <- metricList[i].desc
 	}
@@ -26,7 +27,13 @@ func (c statusCollector) Collect(out chan<- prometheus.Metric) {
 	src := c.newSource()
 	s := &scrapeData{src.CollectStatus(), src.Observer.Stats(), src.Device.Stats()}
 	for i := range s.procs {
-		out <- newLatencyHistogram(&s.procs[i])
+		p := &s.procs[i]
+		prog, proc := ProcNames(p)
+		out <- newLatencyHistogram(durationDesc, &p.Took, p.Calls, p.Duration.Seconds(), prog, proc)
+	}
+	for i := range s.Exports {
+		a := s.Exports[i].Activity
+		out <- newLatencyHistogram(exportDurationDesc, &a.took, a.Calls, a.Seconds, exportLabel(s.Exports[i].Path))
 	}
 	for i := range metricList {
 		m := &metricList[i]
@@ -36,14 +43,13 @@ func (c statusCollector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// newLatencyHistogram returns a histogram of a procedure's latencies.
-func newLatencyHistogram(s *rpcstats.ProcStats) prometheus.Metric {
+// newLatencyHistogram returns a histogram of calls' latencies.
+func newLatencyHistogram(desc *prometheus.Desc, took *[len(rpcstats.LatencyBounds) + 1]uint64, calls uint64, seconds float64, labels ...string) prometheus.Metric {
 	var below uint64
 	buckets := make(map[float64]uint64, len(rpcstats.LatencyBounds))
 	for i, b := range rpcstats.LatencyBounds {
-		below += s.Took[i]
+		below += took[i]
 		buckets[b.Seconds()] = below
 	}
-	prog, proc := ProcNames(s)
-	return prometheus.MustNewConstHistogram(durationDesc, s.Calls, s.Duration.Seconds(), buckets, prog, proc)
+	return prometheus.MustNewConstHistogram(desc, calls, seconds, buckets, labels...)
 }

@@ -88,5 +88,5 @@ func omitDefaults(c string) string {
 
 // CollectExportList lists the current exports.
 func (src *Source) CollectExportList() *ExportList {
-	return &ExportList{Version: SchemaVersion, File: src.ExportsFile, Exports: src.collectExports()}
+	return &ExportList{Version: SchemaVersion, File: src.ExportsFile, Exports: src.newExports(src.Exports())}
 }

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/nfsrdma/nfsrdma/delegation"
@@ -46,9 +47,13 @@ var (
 	byDirection = []string{"direction"}
 )
 
-// durationDesc describes the only histogram; its buckets are rpcstats.LatencyBounds.
-var durationDesc = prometheus.NewDesc("nfsrdma_rpc_duration_seconds",
-	"Duration of calls, from arrival to the complete reply.", byProc, nil)
+// The histograms' descriptions. Their buckets are rpcstats.LatencyBounds.
+var (
+	durationDesc = prometheus.NewDesc("nfsrdma_rpc_duration_seconds",
+		"Duration of calls, from arrival to the complete reply.", byProc, nil)
+	exportDurationDesc = prometheus.NewDesc("nfsrdma_export_duration_seconds",
+		"Duration of calls that use an export, likewise.", []string{"export"}, nil)
+)
 
 var metricList = append([]metric{
 	newGauge("build_info", "1, with the version of the daemon.", []string{"version"}, func(s *scrapeData, emit emitFunc) {
@@ -69,7 +74,7 @@ var metricList = append([]metric{
 	newGauge("exports", "Exports.", noLabels, func(s *scrapeData, emit emitFunc) { emit(float64(len(s.Exports))) }),
 	newGauge("export_available", "1, or 0 while an export cannot be served and its clients wait.", []string{"export"}, func(s *scrapeData, emit emitFunc) {
 		for i := range s.Exports {
-			emit(oneIf(s.Exports[i].Unavailable == ""), s.Exports[i].Path)
+			emit(oneIf(s.Exports[i].Unavailable == ""), exportLabel(s.Exports[i].Path))
 		}
 	}),
 
@@ -225,7 +230,7 @@ var metricList = append([]metric{
 		}
 	}),
 	newCounter("replay_forgotten_total", "Cached replies evicted early.", noLabels, func(s *scrapeData, emit emitFunc) { emit(float64(s.ReplayCache.Forgotten)) }),
-}, append(kerberosMetrics, tlsMetrics...)...)
+}, slices.Concat(activityMetrics, kerberosMetrics, tlsMetrics)...)
 
 func nfs4Metric(name, help string, value func(*nfs4Doc) int64) metric {
 	return newGauge(name, help, noLabels, func(s *scrapeData, emit emitFunc) {

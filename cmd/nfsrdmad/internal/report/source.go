@@ -8,7 +8,6 @@ import (
 	"time"
 
 	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
-	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/nfsserver/exportset"
 	"github.com/nfsrdma/nfsrdma/nfsserver/nfs4server"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -28,7 +27,8 @@ type Source struct {
 	Started  time.Time
 	Draining bool // the daemon completes its calls before it exits
 
-	Exports     func() []nfsserver.Export
+	Exports     func() []*exportset.Exported
+	Space       *SpaceReader
 	ExportsFile string                        // "" if the arguments name the exports
 	Origins     func() map[string]string      // where each export is, by path
 	Address     func(transport string) string // "" for a transport that is not served
@@ -71,13 +71,14 @@ func (src *Source) CollectStatus() *Status {
 		},
 		Transports:  src.CollectTransports(),
 		Connections: src.CollectConnections(),
-		Exports:     src.collectExports(),
+		Exports:     src.collectExportActivity(),
 		Procedures:  src.collectProcs(),
 		Operations:  src.collectOperations(),
 		Reload:      reloadDoc{!src.ReloadFailed, src.Reloaded},
 	}
 	r := src.Replies.Stats()
 	d.ReplayCache = replayDoc{r.Replies, r.Bytes, r.Bytes, r.Executed, r.Replayed, r.Joined, r.Forgotten}
+	d.ClientActivity = src.collectClientActivity()
 	d.Grants = newGrants(src.Grants, src.ClientState.Grace().Counters)
 	d.Discovery = src.Discovery()
 	d.Trace = src.Spans()
@@ -182,9 +183,9 @@ func newRDMAConnection(c *rpcrdma.ConnStats) Connection {
 	return d
 }
 
-func (src *Source) collectExports() []Export {
+func (src *Source) newExports(list []*exportset.Exported) []Export {
 	all, origins := []Export{}, src.Origins()
-	for _, e := range src.Exports() {
+	for _, e := range list {
 		d := Export{Path: e.Path, Clients: []string{}, Origin: origins[e.Path]}
 		for _, c := range e.Clients {
 			d.Clients = append(d.Clients, c.String())
@@ -197,19 +198,24 @@ func (src *Source) collectExports() []Export {
 	return all
 }
 
+// collectExportActivity is collectExports with what was done with each export, and its space.
+func (src *Source) collectExportActivity() []Export {
+	list := src.Exports()
+	all := src.newExports(list)
+	for i, space := range src.Space.ReadSpace(list) {
+		all[i].Activity, all[i].Space = newExportActivity(list[i]), space
+	}
+	return all
+}
+
 func (src *Source) collectProcs() []procDoc {
 	all := []procDoc{}
 	for _, s := range src.Observer.Stats() {
 		d := procDoc{
 			Calls: s.Calls, Traffic: newTraffic(s.In, s.Out), Seconds: s.Duration.Seconds(),
-			Latency: []latencyDoc{}, Errors: []ErrorCount{},
+			Latency: newLatencyDocs(&s.Took), Errors: []ErrorCount{},
 		}
 		d.Program, d.Procedure = ProcNames(&s)
-		for i, n := range s.Took {
-			if n > 0 {
-				d.Latency = append(d.Latency, latencyDoc{latencyBound(i).Seconds(), n})
-			}
-		}
 		for _, f := range s.Failed {
 			d.Errors = append(d.Errors, ErrorCount{outcomeName(&s, f.Outcome), f.Count})
 		}

@@ -26,6 +26,7 @@ type Status struct {
 	Reload      reloadDoc      `json:"last_reload"`
 
 	Verbose bool `json:"-"` // PrintText prints all options of exports
+	ClientActivity *ClientActivities `json:"client_activity"`
 }
 
 // SchemaVersion returns the document's version.
@@ -154,6 +155,10 @@ type Export struct {
 	// Unavailable is the reason why the export cannot be served at present: its clients must try
 	// again. It is "" if the export is served.
 	Unavailable string `json:"unavailable,omitempty"`
+
+	// Activity and Space are set in status. Space is nil while the export is unavailable.
+	Activity *ExportActivity `json:"activity,omitempty"`
+	Space    *Space          `json:"space,omitempty"`
 }
 
 type procDoc struct {

@@ -48,6 +48,7 @@ func (d *Status) PrintText(w io.Writer, now time.Time) error {
 	if d.Kerberos != nil {
 		p.addContexts(d.Kerberos)
 	}
+	p.addActivity(d)
 	p.addProcedures(d.Procedures)
 	p.addOperations(d.Operations)
 	p.tab.Flush() // into memory
@@ -203,9 +204,15 @@ func (c *procDoc) meanDuration() time.Duration {
 // percentileBound returns the upper bound of the latency class that contains the given
 // percentile.
 func (c *procDoc) percentileBound(percent uint64) string {
+	return percentileBound(c.Latency, c.Calls, percent)
+}
+
+// percentileBound returns the upper bound of the latency class that contains the given percentile
+// of calls.
+func percentileBound(latency []latencyDoc, calls, percent uint64) string {
 	var seen uint64
-	for _, l := range c.Latency {
-		if seen += l.Calls; seen*100 >= c.Calls*percent && l.Seconds > 0 {
+	for _, l := range latency {
+		if seen += l.Calls; seen*100 >= calls*percent && l.Seconds > 0 {
 			return formatDuration(time.Duration(l.Seconds * float64(time.Second)))
 		}
 	}

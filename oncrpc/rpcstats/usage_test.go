@@ -1,0 +1,152 @@
+package rpcstats
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpctest"
+	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
+)
+
+// A usageServer counts calls of a program whose procedure 1 works on usage. It returns its first
+// argument as status, after as many microseconds as its second argument, and has read its third
+// argument's bytes and written its fourth's.
+type usageServer struct {
+	*Observer
+	usage Usage
+}
+
+func newUsageServer() *usageServer {
+	s := new(usageServer)
+	m := &oncrpc.Mux{Log: discardLogger()}
+	m.Register(rpctest.Program, 2, rpctest.HandlerFunc(func(_ context.Context, c *oncrpc.Call, r *oncrpc.Reply) error {
+		status, delay := c.Args.Uint32(), c.Args.Uint32()
+		time.Sleep(time.Duration(delay) * time.Microsecond)
+		r.Work = oncrpc.Work{Subject: &s.usage, Read: uint64(c.Args.Uint32()), Written: uint64(c.Args.Uint32())}
+		s.usage.CountData(c.Peer, r.Work.Read, r.Work.Written)
+		s.usage.CountOperations(c.Peer, 2)
+		r.Head = xdr.AppendUint32(r.Head, status)
+		return nil
+	}))
+	s.Observer = NewObserver(m, Observed{Prog: rpctest.Program, Vers: 2, Procs: 2, HasStatus: func(uint32) bool { return true }})
+	return s
+}
+
+// newPeer returns the peer of a new connection.
+func newPeer(addrPort string) *oncrpc.Peer {
+	return &oncrpc.Peer{Addr: netip.MustParseAddrPort(addrPort), Conn: new(oncrpc.Connection)}
+}
+
+func (s *usageServer) call(peer *oncrpc.Peer, args ...uint32) {
+	msg := rpctest.NewCall(1, rpctest.Program, 2, 1, appendWords(args...)...)
+	s.Serve(context.Background(), &oncrpc.Request{Msg: msg, MaxReply: 4096, Peer: peer}, new(oncrpc.Reply))
+}
+
+// TestUsage checks the counters of what calls work on, and of the clients that make them, over
+// several connections.
+func TestUsage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newUsageServer()
+		a, again, b := newPeer("192.0.2.1:1000"), newPeer("[::ffff:192.0.2.1]:1002"), newPeer("[2001:db8::1]:1004")
+		s.call(a, 0, 5, 4096, 0)
+		s.call(again, 2, 60, 0, 100)
+		time.Sleep(time.Minute)
+		s.call(b, 2, 10_000_000, 1, 0)
+		time.Sleep(3 * time.Second)
+
+		var took [len(LatencyBounds) + 1]uint64
+		took[0], took[4], took[len(LatencyBounds)] = 1, 1, 1
+		assert.Equal(t, UsageStats{
+			Calls: 3, Operations: 6, Read: 4097, Written: 100, Duration: 10*time.Second + 65*time.Microsecond,
+			Took: took, Failed: []Failures{{Outcome{OutcomeStatus, 2}, 2}},
+		}, s.usage.Stats())
+
+		clients, forgotten := s.Clients()
+		assert.Zero(t, forgotten)
+		require.Len(t, clients, 2)
+		assert.Equal(t, b.Addr.Addr(), clients[0].Addr, "the one for which the server works longest is first")
+		assert.EqualValues(t, 1, clients[0].Calls)
+		assert.Equal(t, 3*time.Second, clients[0].Idle)
+		assert.Equal(t, a.Addr.Addr(), clients[1].Addr)
+		assert.EqualValues(t, 2, clients[1].Calls)
+		assert.EqualValues(t, 4096, clients[1].Read)
+		assert.EqualValues(t, 100, clients[1].Written)
+		assert.EqualValues(t, 1, clients[1].FailedCalls())
+		assert.Equal(t, 73*time.Second+60*time.Microsecond, clients[1].Idle.Truncate(time.Microsecond))
+	})
+}
+
+// TestClientsBounded checks that the number of clients is bounded, that a group with many
+// addresses displaces none of another group, and that a client which was displaced is counted
+// when it calls again on the same connection.
+func TestClientsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newUsageServer()
+		quiet := newPeer("192.0.2.1:1000")
+		s.call(quiet, 0, 0, 0, 0)
+		list := func() map[netip.Addr]ClientStats {
+			all, _ := s.Clients()
+			m := make(map[netip.Addr]ClientStats)
+			for _, c := range all {
+				m[c.Addr] = c
+			}
+			return m
+		}
+		crowd := make([]*oncrpc.Peer, 2*maxClients)
+		for i := range crowd {
+			time.Sleep(2 * useGranularity)
+			addr := netip.MustParseAddr("2001:db8::").As16()
+			addr[14], addr[15] = byte(i>>8), byte(i)
+			crowd[i] = newPeer(netip.AddrPortFrom(netip.AddrFrom16(addr), 1000).String())
+			s.call(crowd[i], 0, 0, 0, 0)
+		}
+		_, forgotten := s.Clients()
+		assert.Equal(t, maxClients+1, forgotten)
+		assert.Len(t, list(), maxClients)
+		assert.Contains(t, list(), quiet.Addr.Addr())
+		assert.Contains(t, list(), crowd[len(crowd)-1].Addr.Addr())
+		assert.NotContains(t, list(), crowd[0].Addr.Addr(), "the longest silent is displaced")
+		time.Sleep(2 * useGranularity)
+		s.call(crowd[0], 0, 0, 0, 0)
+		assert.Contains(t, list(), crowd[0].Addr.Addr())
+		assert.Len(t, list(), maxClients)
+	})
+}
+
+// TestClientsOfDatagrams checks that datagrams, whose addresses can be forged, are counted only
+// for known clients.
+func TestClientsOfDatagrams(t *testing.T) {
+	s := newUsageServer()
+	s.call(newPeer("192.0.2.1:1000"), 0, 0, 0, 0)
+	s.call(&oncrpc.Peer{Addr: netip.MustParseAddrPort("192.0.2.1:700")}, 0, 0, 0, 0)
+	s.call(&oncrpc.Peer{Addr: netip.MustParseAddrPort("192.0.2.2:700")}, 0, 0, 0, 0)
+	s.call(nil, 0, 0, 0, 0) // from this process
+	all, _ := s.Clients()
+	require.Len(t, all, 1)
+	assert.EqualValues(t, 2, all[0].Calls)
+	assert.EqualValues(t, 4, s.usage.Stats().Calls)
+}
+
+// TestUsageAllocatesNothing checks that counting a call allocates no memory.
+func TestUsageAllocatesNothing(t *testing.T) {
+	u, peer := new(Usage), newPeer("192.0.2.1:1000")
+	o := NewObserver(workService{u}, Observed{Prog: rpctest.Program, Vers: 2, Procs: 2})
+	req, rep := &oncrpc.Request{Msg: rpctest.NewCall(1, rpctest.Program, 2, 1), Peer: peer}, new(oncrpc.Reply)
+	o.Serve(context.Background(), req, rep)
+	assert.Zero(t, testing.AllocsPerRun(10, func() { o.Serve(context.Background(), req, rep) }))
+}
+
+// A workService answers nothing and reports work on a Usage.
+type workService struct{ usage *Usage }
+
+func (s workService) Serve(_ context.Context, _ *oncrpc.Request, rep *oncrpc.Reply) bool {
+	rep.Work = oncrpc.Work{Subject: s.usage, Read: 1, Written: 1}
+	return false
+}
