@@ -85,8 +85,10 @@ func TestDashboard(t *testing.T) {
 
 // baseMetricName returns the name of a histogram without the parts that Prometheus adds.
 func baseMetricName(n string) string {
-	if base, ok := strings.CutPrefix(n, "nfsrdma_rpc_duration_seconds"); ok && base != "" {
-		return "nfsrdma_rpc_duration_seconds"
+	for _, base := range []string{"nfsrdma_rpc_duration_seconds", "nfsrdma_export_duration_seconds"} {
+		if strings.HasPrefix(n, base) {
+			return base
+		}
 	}
 	return n
 }

@@ -148,17 +148,24 @@ func (s *Space) usedShare() float64 {
 	return max(share(s.AvailableBytes, s.Bytes), share(s.AvailableFiles, s.Files))
 }
 
-// addActivity adds the tables of what exports and clients do.
+// addActivity adds the tables of what exports and clients do, unless the daemon is an older one
+// that does not count it.
 func (p *textPage) addActivity(d *Status) {
+	c := d.ClientActivity
+	if c == nil {
+		return
+	}
 	p.startTable("ACTIVITY BY EXPORT")
 	p.addRow("EXPORT", "CALLS", "NOW", "READ", "WRITTEN", "MEAN", "99 % BELOW", "AVAILABLE", "INODES", "ERRORS")
 	for i := range d.Exports {
 		e := &d.Exports[i]
 		a := e.Activity
+		if a == nil {
+			continue
+		}
 		p.addRow(quoteUnprintable(e.Path), a.Calls, a.CallsInFlight, formatSize(a.BytesRead), formatSize(a.BytesWritten), a.meanDuration(), a.percentileBound(99),
 			e.Space.describe(), e.Space.describeFiles(), a.errorWords())
 	}
-	c := d.ClientActivity
 	p.startTable("ACTIVITY BY CLIENT")
 	if len(c.List) == 0 {
 		p.addRow("none yet")

@@ -16,6 +16,7 @@ type attentionNotice struct {
 // Thresholds for the live page's notices.
 const (
 	nearlyFull        = 0.9                 // share of a memory limit
+	nearlyFullSpace   = 0.95                // share of a file system
 	certificateNotice = 14 * 24 * time.Hour // before a certificate expires
 )
 
@@ -44,6 +45,16 @@ func listAttention(d *Status, holders *ClientList, at time.Time) []attentionNoti
 	for i := range d.Exports {
 		if e := &d.Exports[i]; e.Unavailable != "" {
 			harm("%s is unavailable, and its clients wait: %s.", e.Path, e.Unavailable)
+		}
+	}
+	for i := range d.Exports {
+		e := &d.Exports[i]
+		switch s := e.Space; {
+		case s == nil:
+		case !s.Responds:
+			harm("The file system of %s does not respond: its storage hangs or fails.", e.Path)
+		case s.usedShare() >= nearlyFullSpace:
+			note("The file system of %s is nearly full: %s of %s are free, and %s inodes.", e.Path, formatSize(s.AvailableBytes), formatSize(s.Bytes), s.describeFiles())
 		}
 	}
 	if n := d.NFS4; n != nil {

@@ -23,6 +23,11 @@ import (
 //go:embed live.html
 var livePage string
 
+// liveActivity is its part about exports and clients.
+//
+//go:embed live_activity.html
+var liveActivity string
+
 // maxLive bounds the connections and the clients that the live page lists.
 const maxLive = 200
 
@@ -131,7 +136,11 @@ var liveTemplate = sync.OnceValue(func() *template.Template {
 		"agreed":    func(d *rdmaConnDoc) string { return d.features() },
 		"mean":      func(c procDoc) string { return formatDuration(c.meanDuration()) },
 		"below":     func(c procDoc, percent uint64) string { return c.percentileBound(percent) },
-	}).Parse(livePage))
+		"used":      (*Space).usedShare,
+		"meanCall":  (*ExportActivity).meanDuration,
+		"limit":     func(a Activity, percent uint64) string { return a.percentileBound(percent) },
+		"causes":    func(a Activity) string { return a.errorWords() },
+	}).Parse(livePage + liveActivity))
 })
 
 // contentPolicy is the live page's Content-Security-Policy: it allows only the page's own

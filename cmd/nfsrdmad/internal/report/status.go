@@ -25,7 +25,7 @@ type Status struct {
 	TLS         *tlsDoc        `json:"tls,omitempty"`
 	Reload      reloadDoc      `json:"last_reload"`
 
-	Verbose bool `json:"-"` // PrintText prints all options of exports
+	Verbose        bool              `json:"-"` // PrintText prints all options of exports
 	ClientActivity *ClientActivities `json:"client_activity"`
 }
 
