@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -109,9 +110,16 @@ func (o *certOptions) newShow() *cobra.Command {
 	}
 }
 
-// checkArgs accepts n arguments, of which a first is a host's name.
+// checkArgs accepts n arguments, of which a first is a host's name. It makes the directory absolute,
+// because the daemon has another working directory.
 func (o *certOptions) checkArgs(n int) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
+	return func(cmd *cobra.Command, args []string) (err error) {
+		if o.dir == "" {
+			return errors.New("--dir is empty: name a directory, or omit it for " + defaultCertDir)
+		}
+		if o.dir, err = filepath.Abs(o.dir); err != nil {
+			return err
+		}
 		if err := cobra.ExactArgs(n)(cmd, args); err != nil {
 			if n == 1 {
 				return errors.New("name one client: nfsrdmad cert client NAME")
@@ -142,7 +150,7 @@ func (o *certOptions) create(ctx context.Context, w io.Writer) error {
 	}
 	renew := "systemctl enable --now nfsrdmad-cert-renew.timer"
 	if o.dir != defaultCertDir { // which the service has
-		renew = "nfsrdmad cert renew --dir " + o.dir + "    # each day, by cron"
+		renew = o.command("renew") + "    # each day, by cron"
 	}
 	_, err = fmt.Fprintf(w, `
 On this server, as root, to enable TLS, and to renew the certificates:
@@ -150,9 +158,17 @@ On this server, as root, to enable TLS, and to renew the certificates:
     systemctl restart nfsrdmad
     %s
 For each client, which will mount %s:
-    nfsrdmad cert client NAME
-`, cert, key, ca, defaultConf, renew, strings.Join(names, " or "))
+    %s
+`, cert, key, ca, defaultConf, renew, strings.Join(names, " or "), o.command("client NAME"))
 	return err
+}
+
+// command returns a command below cert for the same directory.
+func (o *certOptions) command(args string) string {
+	if o.dir != defaultCertDir {
+		args += " --dir " + o.dir
+	}
+	return "nfsrdmad cert " + args
 }
 
 // lookupTime is the time limit for this host's full name: DNS may not respond.
@@ -195,7 +211,7 @@ func (o *certOptions) issueBundle(name string, w io.Writer) error {
 	}
 	out := o.out
 	if out == "" {
-		out = name + ".tar"
+		out = strings.ReplaceAll(name, ":", "-") + ".tar" // a colon follows a host for tar and scp
 	}
 	f, err := createPrivate(out, o.force)
 	if err != nil {
@@ -213,7 +229,7 @@ func (o *certOptions) issueBundle(name string, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	server, files := list[1].Names[0], certauth.InstalledBundle
+	server, files := bracketAddress(list[1].Names[0]), certauth.InstalledBundle
 	_, err = fmt.Fprintf(w, `%s has the key and the certificate of %s, valid until %s.
 Copy it to the client, and remove it here:
     scp %s root@%s: && rm %s
@@ -224,11 +240,17 @@ With mountrdma:
 With Linux 6.5 or newer and tlshd (ktls-utils), which reads /etc/tlshd.conf, or /etc/tlshd/config:
     cat %s/tlshd.conf >>/etc/tlshd.conf && systemctl restart tlshd
     mount -t nfs -o xprtsec=mtls %s:/EXPORT /mnt
-`, out, name, formatDay(expiry), out, name, out, baseName(out), files, files, files, server, files, server)
+`, out, name, formatDay(expiry), out, bracketAddress(name), out, filepath.Base(out), files, files, files, server, files, server)
 	return err
 }
 
-func baseName(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
+// bracketAddress returns a host before a colon.
+func bracketAddress(host string) string {
+	if strings.Contains(host, ":") {
+		return "[" + host + "]"
+	}
+	return host
+}
 
 // createPrivate creates a file that only its owner may read. It replaces a file only with force.
 func createPrivate(name string, force bool) (*os.File, error) {
@@ -262,7 +284,7 @@ func (o *certOptions) renew(w io.Writer) error {
 	list, err := certauth.List(o.dir)
 	for _, c := range list {
 		if c.Role == "client" && c.Due(o.now()) {
-			fmt.Fprintf(w, "the certificate of client %s %s: nfsrdmad cert client %s\n", c.Names[0], o.describeEnd(c.Expiry), c.Names[0])
+			fmt.Fprintf(w, "the certificate of client %s %s: %s\n", c.Names[0], o.describeEnd(c.Expiry), o.command("client "+c.Names[0]))
 		}
 	}
 	return err

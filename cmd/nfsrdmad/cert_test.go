@@ -64,7 +64,7 @@ func TestCert(t *testing.T) {
 	flags, err := exec.CommandContext(t.Context(), "sh", "-c", typed[1]).Output()
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(conf, flags, 0o600))
-	for _, want := range []string{"systemctl restart nfsrdmad\n", "nfsrdmad cert client NAME\n"} {
+	for _, want := range []string{"systemctl restart nfsrdmad\n", "nfsrdmad cert client NAME --dir " + dir + "\n"} {
 		assert.Contains(t, said, want)
 	}
 	said = cert("client", "laptop", "--out", out)
@@ -124,7 +124,7 @@ func TestCert(t *testing.T) {
 	said = cert("renew", "--force")
 	assert.Contains(t, said, "renewed "+dir+"/server.pem: valid until ")
 	assert.Contains(t, said, "the certificate of client late has expired on ")
-	assert.Contains(t, said, ": nfsrdmad cert client late\n")
+	assert.Contains(t, said, ": nfsrdmad cert client late --dir "+dir+"\n")
 	assert.Eventually(t, func() bool {
 		serial, err := use("server", laptop)
 		return err == nil && serial != first
@@ -176,4 +176,21 @@ func TestCertErrors(t *testing.T) {
 		assert.Equal(t, tt.status, status, tt.args)
 		assert.Contains(t, stderr, tt.want)
 	}
+	status, _, stderr := runCommand(t, "cert", "init", "--dir", "")
+	assert.Equal(t, cli.ExitUsage, status)
+	assert.Contains(t, stderr, "--dir is empty")
+}
+
+// TestCertPaths checks that printed commands work for IPv6 addresses and from any directory.
+func TestCertPaths(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	status, stdout, stderr := runCommand(t, "cert", "init", "--dir", "tls/", "--name", "2001:db8::1")
+	require.Equal(t, cli.ExitOK, status, stderr)
+	assert.Contains(t, stdout, "tls-cert = "+dir+"/tls/server.pem")
+	status, stdout, stderr = runCommand(t, "cert", "client", "--dir", "tls", "2001:db8::7")
+	require.Equal(t, cli.ExitOK, status, stderr)
+	assert.FileExists(t, "2001-db8--7.tar")
+	assert.Contains(t, stdout, "scp 2001-db8--7.tar root@[2001:db8::7]: ")
+	assert.Contains(t, stdout, " [2001:db8::1]:/EXPORT /mnt\n")
 }

@@ -90,6 +90,9 @@ func Create(dir string, names []string, force bool, now func() time.Time) (*Auth
 		return nil, err
 	}
 	if err := os.Rename(next, dir); err != nil {
+		if used {
+			err = errors.Join(err, os.Rename(old, dir))
+		}
 		return nil, err
 	}
 	a.dir = dir
@@ -106,6 +109,9 @@ func isUsed(dir string) (bool, error) {
 }
 
 func (a *Authority) createFiles(names []string) (err error) {
+	if err := os.Mkdir(filepath.Join(a.dir, clientsDir), 0o700); err != nil { // writeFile syncs the directory
+		return err
+	}
 	if a.key, err = a.createKey(caKey); err != nil {
 		return err
 	}
@@ -122,10 +128,7 @@ func (a *Authority) createFiles(names []string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := a.writeFile(serverCert, encodeCert(der)); err != nil {
-		return err
-	}
-	return os.Mkdir(filepath.Join(a.dir, clientsDir), 0o700)
+	return a.writeFile(serverCert, encodeCert(der))
 }
 
 // Open opens the authority that Create has created in dir.
@@ -176,20 +179,8 @@ func (c *Certificate) Due(now time.Time) bool {
 // List returns the certificates in dir: the authority's, the server's, and the clients' in order
 // of their names.
 func List(dir string) ([]Certificate, error) {
-	var list []Certificate
-	add := func(role, file string) error {
-		c, err := readCert(file)
-		if err != nil {
-			return err
-		}
-		names := namesOf(c)
-		if role == "authority" {
-			names = []string{c.Subject.CommonName}
-		}
-		list = append(list, Certificate{Role: role, Names: names, File: file, Expiry: c.NotAfter})
-		return nil
-	}
-	if err := errors.Join(add("authority", filepath.Join(dir, caCert)), add("server", filepath.Join(dir, serverCert))); err != nil {
+	_, _, list, err := readOwn(dir)
+	if err != nil {
 		return nil, err
 	}
 	clients, err := os.ReadDir(filepath.Join(dir, clientsDir))
@@ -200,19 +191,42 @@ func List(dir string) ([]Certificate, error) {
 		if !strings.HasSuffix(c.Name(), ".pem") {
 			continue
 		}
-		if err := add("client", filepath.Join(dir, clientsDir, c.Name())); err != nil {
+		file := filepath.Join(dir, clientsDir, c.Name())
+		cert, err := readCert(file)
+		if err != nil {
 			return nil, err
 		}
+		list = append(list, Certificate{"client", namesOf(cert), file, cert.NotAfter})
 	}
 	return list, nil
+}
+
+// readOwn returns the certificates of the authority in dir and of its server.
+func readOwn(dir string) (ca, server *x509.Certificate, list []Certificate, err error) {
+	caFile, serverFile := filepath.Join(dir, caCert), filepath.Join(dir, serverCert)
+	ca, err = readCert(caFile)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	server, err = readCert(serverFile)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return ca, server, []Certificate{
+		{"authority", []string{ca.Subject.CommonName}, caFile, ca.NotAfter},
+		{"server", namesOf(server), serverFile, server.NotAfter},
+	}, nil
 }
 
 // Renew renews the authority's and the server's certificates if they are due, the server's in any
 // case with always. It returns the renewed ones.
 func (a *Authority) Renew(always bool) (renewed []Certificate, err error) {
-	list, err := List(a.dir)
+	ca, server, list, err := readOwn(a.dir)
 	if err != nil {
 		return nil, err
+	}
+	if err := server.CheckSignatureFrom(ca); err != nil {
+		return nil, fmt.Errorf("%s is not a certificate of the authority in %s (%w): renew it where you got it, or restore the authority's", list[1].File, a.dir, err)
 	}
 	now := a.now()
 	if list[0].Due(now) {

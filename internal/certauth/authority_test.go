@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"io"
 	"os"
@@ -186,6 +187,32 @@ func TestRenew(t *testing.T) {
 	renewed, err = a.Renew(false)
 	require.NoError(t, err)
 	assert.Len(t, renewed, 2)
+}
+
+// TestRenewOthers checks that the server's certificate is renewed whatever files of clients there
+// are, and that one of another authority is not replaced.
+func TestRenewOthers(t *testing.T) {
+	clock, dir, foreign := newClock(), filepath.Join(t.TempDir(), "tls"), filepath.Join(t.TempDir(), "tls")
+	a, err := Create(dir, []string{"server"}, false, clock.now)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, clientsDir, "x.pem"), []byte("damaged"), 0o600))
+	renewed, err := a.Renew(true)
+	require.NoError(t, err)
+	assert.Len(t, renewed, 1)
+	_, err = List(dir)
+	assert.ErrorContains(t, err, "x.pem does not begin with a CERTIFICATE")
+
+	_, err = Create(foreign, []string{"server"}, false, clock.now)
+	require.NoError(t, err)
+	other, err := os.ReadFile(filepath.Join(foreign, serverCert))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, serverCert), other, 0o600))
+	_, err = a.Renew(true)
+	assert.ErrorContains(t, err, filepath.Join(dir, serverCert)+" is not a certificate of the authority in "+dir)
+	kept, err := os.ReadFile(filepath.Join(dir, serverCert))
+	require.NoError(t, err)
+	assert.Equal(t, other, kept)
+	assert.Equal(t, []string{"nfs"}, namesOf(&x509.Certificate{Subject: pkix.Name{CommonName: "nfs"}}))
 }
 
 // TestOpenErrors checks that each missing or damaged file is named, with a remedy.

@@ -126,11 +126,14 @@ func NormalizeName(name string) (string, error) {
 	return strings.ToLower(name), nil
 }
 
-// namesOf returns the names and addresses in a certificate.
+// namesOf returns the names and addresses in a certificate, at least one.
 func namesOf(c *x509.Certificate) (names []string) {
 	names = append(names, c.DNSNames...)
 	for _, ip := range c.IPAddresses {
 		names = append(names, ip.String())
+	}
+	if len(names) == 0 { // not by an authority of this package
+		names = []string{c.Subject.CommonName}
 	}
 	return names
 }
