@@ -1,7 +1,7 @@
 package oncrpc
 
 // A Trace records the stages of one call in a server, and so where its time goes. A
-// transport gets a Trace when the call arrives, and passes it on in Reply.Trace; the
+// transport gets a Trace when the call arrives, or nil, and passes it on in Reply.Trace; the
 // packages below report the stages that they begin and end. Without a Trace, which is the
 // default, they only compare a pointer with nil. At any time a single goroutine owns the
 // call, and calls the methods. They must not wait.

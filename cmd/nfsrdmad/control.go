@@ -84,6 +84,7 @@ func openControl(path string, p *runningDaemon, log *slog.Logger) (*controlSocke
 	m.HandleFunc("GET /clients", answer(func() any { return p.reportSource().CollectClients() }))
 	m.HandleFunc("GET /clients/held", p.serveHeld)
 	m.HandleFunc("GET /locks", p.serveHeld)
+	m.HandleFunc("GET /trace", p.serveCallTrace)
 	m.HandleFunc("POST /clients/expire", orderHandler(p.expireClient))
 	m.HandleFunc("POST /clients/end-grace", orderHandler(p.endGracePeriod))
 	m.HandleFunc("GET /exports", answer(func() any { return p.reportSource().CollectExportList() }))

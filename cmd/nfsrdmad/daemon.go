@@ -196,11 +196,8 @@ func (o *serveOptions) newServer(list []nfsserver.Export, state string, rec *rec
 		Clients: filepath.Join(state, "nfs4-clients"), StandardsOnly: o.noExtensions,
 		NoDelegations:    o.delegations.Word == "off" || !mayDelegate(o.lease4, log),
 		WriteDelegations: o.delegations.Word == "all",
-		IWARP:            o.deviceConfig(), Wrap: o.daemon.wrapReplies, Log: log,
+		IWARP:            o.deviceConfig(), Wrap: o.daemon.wrapReplies, Trace: o.daemon.newCallTrace, Log: log,
 		TLS: o.tls, RDMATLS: o.rdmaTLS.Word == "allow", OnlyRDMATLS: o.rdmaTLS.Word == "require", OnlyEncrypted: o.onlyEncrypted,
-	}
-	if o.daemon.tracer != nil {
-		cfg.Trace = o.daemon.tracer.newCallTrace
 	}
 	if rec != nil {
 		cfg.IWARP.Record, cfg.IWARP.Ended = int(o.recordSize), rec.onConnEnd

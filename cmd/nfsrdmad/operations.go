@@ -61,6 +61,8 @@ type runningDaemon struct {
 	discovery *discovery // or nil
 	tracer    *tracer    // or nil
 	space     report.SpaceReader
+
+	callTraces callTraces
 }
 
 // wrapReplies puts an observer between the transports and the replay cache.
@@ -71,10 +73,7 @@ func (p *runningDaemon) wrapReplies(replies oncrpc.Service) oncrpc.Service {
 		all = append(all, g.Observed)
 	}
 	p.observer = rpcstats.NewObserver(replies, all...)
-	if p.tracer != nil {
-		return tracedService{p.observer}
-	}
-	return p.observer
+	return tracedService{p.observer}
 }
 
 // reportSource returns the parts of the daemon that status and metrics describe.

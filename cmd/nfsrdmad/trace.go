@@ -143,16 +143,44 @@ func (e *countingExporter) ExportSpans(ctx context.Context, spans []sdktrace.Rea
 }
 
 // newCallTrace returns the Trace of a call that has just arrived.
-func (t *tracer) newCallTrace() oncrpc.Trace { return &callTrace{tracer: t, arrived: time.Now()} }
+func (t *tracer) newCallTrace() *callTrace { return &callTrace{tracer: t, arrived: time.Now()} }
 
-// A tracedService wraps a Service and names the spans of its calls.
+// newCallTrace returns the Trace of a call that has just arrived, or nil if nobody traces calls.
+func (p *runningDaemon) newCallTrace() oncrpc.Trace {
+	readers := p.callTraces.active.Load()
+	switch {
+	case readers == nil && p.tracer == nil:
+		return nil
+	case readers == nil:
+		return p.tracer.newCallTrace()
+	case p.tracer == nil:
+		return newTracedCall(*readers)
+	}
+	return traces{p.tracer.newCallTrace(), newTracedCall(*readers)}
+}
+
+// A callRecorder is a Trace that a tracedService tells of the call and of the reply.
+type callRecorder interface {
+	oncrpc.Trace
+
+	// beginCall records a completely received call. It returns false if the call is not traced.
+	beginCall(p rpcmsg.Procedure, req *oncrpc.Request) bool
+
+	// recordReply records the reply, which is about to be sent, unless answer is false.
+	recordReply(answer bool, rep *oncrpc.Reply)
+}
+
+// A tracedService wraps a Service and describes its calls to their Traces.
 type tracedService struct {
 	oncrpc.Service
 }
 
 // Serve serves a call (oncrpc.Service).
 func (s tracedService) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) (answer bool) {
-	c, ok := rep.Trace.(*callTrace)
+	if rep.Trace == nil {
+		return s.Service.Serve(ctx, req, rep)
+	}
+	c, ok := rep.Trace.(callRecorder)
 	p, known := rpcmsg.ProcedureOf(req.Msg)
 	if !ok || !known || !c.beginCall(p, req) {
 		rep.Trace = nil // not traced
