@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // formatSize formats a byte count with three significant digits.
@@ -59,7 +60,7 @@ func formatDuration(d time.Duration) string {
 
 // quoteUnprintable returns a name in a form that is safe to print on a terminal.
 func quoteUnprintable(name string) string {
-	if strings.ContainsFunc(name, func(r rune) bool { return !strconv.IsPrint(r) || r == ' ' || r == '"' }) {
+	if !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return !strconv.IsPrint(r) || r == ' ' || r == '"' }) {
 		return strconv.Quote(name)
 	}
 	return name

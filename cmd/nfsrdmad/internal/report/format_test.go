@@ -27,4 +27,5 @@ func TestWords(t *testing.T) {
 	}
 	assert.Equal(t, "/a", quoteUnprintable("/a"))
 	assert.Equal(t, `"/\x1b[2J"`, quoteUnprintable("/\x1b[2J"))
+	assert.Equal(t, `"/\x9b2J"`, quoteUnprintable("/\x9b2J"), "an 8-bit control character, which is invalid UTF-8")
 }
