@@ -51,12 +51,24 @@ func (d *lockedDaemon) list(t *testing.T, args ...string) (l report.HeldList) {
 	return l
 }
 
-func startLockedDaemon(t *testing.T, name string) *lockedDaemon {
+// getPage returns the live page as text.
+func (d *lockedDaemon) getPage(t *testing.T) string {
+	resp, err := http.Get("http://" + d.transportAddr(t, "metrics") + "/")
+	require.NoError(t, err)
+	defer http.DefaultClient.CloseIdleConnections()
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return html.UnescapeString(string(text))
+}
+
+func startLockedDaemon(t *testing.T, name string, args ...string) *lockedDaemon {
 	d := &lockedDaemon{dir: t.TempDir(), control: filepath.Join(t.TempDir(), "control")}
 	require.NoError(t, os.WriteFile(filepath.Join(d.dir, name), []byte("data"), 0o666))
 	require.NoError(t, os.Chmod(d.dir, 0o777))
 	require.NoError(t, os.Chmod(filepath.Join(d.dir, name), 0o666))
-	d.testDaemon = startDaemon(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--control", d.control, d.dir+"=/x")
+	args = append([]string{"--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--control", d.control, d.dir + "=/x"}, args...)
+	d.testDaemon = startDaemon(t, args...)
 	var err error
 	d.session, err = nfsrdma.DialV4(t.Context(), d.transportAddr(t, "tcp"), nfs4.Minor2, nfsrdma.ClientConfig{TCP: true})
 	require.NoError(t, err)
@@ -131,13 +143,7 @@ func TestLocks(t *testing.T) {
 		require.NoError(t, err)
 		others = append(others, f)
 	}
-	resp, err := http.Get("http://" + d.transportAddr(t, "metrics") + "/")
-	require.NoError(t, err)
-	defer http.DefaultClient.CloseIdleConnections()
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	page := html.UnescapeString(string(text))
+	page := d.getPage(t)
 	assert.Contains(t, page, path)
 	assert.Contains(t, page, "open read+write; lock write, bytes 10 to 19")
 	assert.Contains(t, page, "read, bytes 0 to 14")
@@ -153,6 +159,15 @@ func TestLocks(t *testing.T) {
 	code, stdout, _ := d.run(t, "locks")
 	assert.Equal(t, cli.ExitOK, code)
 	assert.True(t, strings.HasPrefix(stdout, path+" (removed)\n"), stdout)
+}
+
+// TestLocksOnOpenPage checks that the live page names no files at an address that others may reach.
+func TestLocksOnOpenPage(t *testing.T) {
+	d := startLockedDaemon(t, "secret", "--metrics", "0.0.0.0:0")
+	d.waitForLock(t)
+	page := d.getPage(t)
+	assert.NotContains(t, page, "secret")
+	assert.Contains(t, page, "1, 1 with waiters: nfsrdmad locks lists them")
 }
 
 // TestLocksHostileName checks that a client cannot write to the administrator's terminal by a file's

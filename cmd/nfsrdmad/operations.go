@@ -86,6 +86,9 @@ func (p *runningDaemon) reportSource() *report.Source {
 		Grants: p.grants, Device: p.device, RDMA: p.rdma, TCP: p.tcp,
 		Discovery: func() *report.Discovery { return p.discovery.discoveryStatus() }, Spans: p.tracer.spanStatus,
 	}
+	if a, ok := p.metricsAddr.(*net.TCPAddr); ok {
+		src.ShowsFiles = a.IP.IsLoopback()
+	}
 	if p.kerberos != nil && !p.kerberos.isOff() {
 		src.Kerberos, src.Keytab = true, p.kerberos.keytab
 	}

@@ -29,9 +29,10 @@ const maxHeldEntries = 1000
 
 // A HeldPage is a part of the list of held files.
 type HeldPage struct {
-	Files []HeldFile
-	Rest  int    // the number of further files
-	Next  string // the key of the last file, for the next page; empty: there is none
+	Files  []HeldFile
+	Rest   int    // the number of further files
+	Waited int    // of SampleHeldFiles: the number of files with waiters
+	Next   string // the key of the last file, for the next page; empty: there is none
 }
 
 // HeldFiles lists at most limit files that a client, or any client if id is 0, holds, after the key
@@ -46,7 +47,7 @@ func (s *Server) HeldFiles(ctx context.Context, id uint64, after string, limit i
 // SampleHeldFiles returns at most limit files that clients hold, those first for locks of which an
 // owner waits.
 func (s *Server) SampleHeldFiles(ctx context.Context, limit int) HeldPage {
-	keys := s.state.WaitedKeys(limit)
+	keys, waited := s.state.WaitedKeys(limit)
 	others, rest, _ := s.state.HeldKeys(0, "", limit)
 	all := len(others) + rest
 	for _, key := range others {
@@ -55,7 +56,7 @@ func (s *Server) SampleHeldFiles(ctx context.Context, limit int) HeldPage {
 		}
 	}
 	p := s.heldPage(ctx, 0, keys, max(all-len(keys), 0), limit)
-	p.Next = ""
+	p.Next, p.Waited = "", waited
 	return p
 }
 

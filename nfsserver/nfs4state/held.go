@@ -110,9 +110,9 @@ func (s *State) allHeldKeys(after string, limit int) (keys []string, rest int) {
 	return keys, rest
 }
 
-// WaitedKeys returns the keys of at most limit files for locks of which an owner waits. limit bounds
-// how long other calls wait.
-func (s *State) WaitedKeys(limit int) (keys []string) {
+// WaitedKeys returns the keys of at most limit files for locks of which an owner waits, and the number
+// of all these files. limit bounds how long other calls wait.
+func (s *State) WaitedKeys(limit int) (keys []string, all int) {
 	defer s.mu.lockPart(0).unlock()
 	for f := range s.waitingFiles {
 		if len(keys) == limit {
@@ -120,7 +120,7 @@ func (s *State) WaitedKeys(limit int) (keys []string) {
 		}
 		keys = append(keys, f.key)
 	}
-	return keys
+	return keys, len(s.waitingFiles)
 }
 
 // findHolder returns the client or Machine with an ID, or nil.

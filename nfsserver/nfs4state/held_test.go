@@ -41,7 +41,8 @@ func TestHeldFile(t *testing.T) {
 	q.advanceClock(2 * time.Second)
 	q.mustWait(b, bid, "w", true, 5, 5) // it asks again, and has waited since the first time
 
-	assert.Equal(t, []string{"f"}, q.WaitedKeys(9))
+	waited, all := q.WaitedKeys(9)
+	assert.Equal(t, []any{[]string{"f"}, 1}, []any{waited, all})
 	f := q.mustHeld("f", 0, 100)
 	assert.Equal(t, "fh", f.Handle)
 	assert.False(t, f.Omitted)

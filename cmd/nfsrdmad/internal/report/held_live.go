@@ -18,6 +18,9 @@ const (
 type liveHeldView struct {
 	Rows []liveHeldRow
 	More int // files
+
+	// Without rows: Source.ShowsFiles is not set.
+	Files, WaitedFiles int
 }
 
 // A liveHeldRow is what a client holds of a file.
@@ -27,9 +30,14 @@ type liveHeldRow struct {
 }
 
 // collectLiveHeld lists some files by client, for the live page: those for which clients wait first.
+// Unless src.ShowsFiles, it only counts files.
 func (src *Source) collectLiveHeld() *liveHeldView {
 	if src.ClientState == nil {
 		return new(liveHeldView)
+	}
+	if !src.ShowsFiles {
+		p := src.ClientState.SampleHeldFiles(context.Background(), 0)
+		return &liveHeldView{Files: p.Rest, WaitedFiles: p.Waited}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), liveHeldTime)
 	defer cancel()

@@ -32,6 +32,7 @@ type Source struct {
 	ExportsFile string                        // "" if the arguments name the exports
 	Origins     func() map[string]string      // where each export is, by path
 	Address     func(transport string) string // "" for a transport that is not served
+	ShowsFiles  bool                          // the live page lists clients' files by path
 
 	ReloadFailed bool      // the last reload, or the start, had an error
 	Reloaded     time.Time // when the last one without an error was
