@@ -23,8 +23,8 @@ func TestForeignPeers(t *testing.T) {
 		defer nc.Close()
 		_, err = nc.Write([]byte(text))
 		require.NoError(t, err)
-		require.NoError(t, nc.(*net.TCPConn).CloseWrite())
-		_, _ = io.Copy(io.Discard, nc) // until the daemon closes the connection
+		_ = nc.(*net.TCPConn).CloseWrite() // the daemon may have closed the connection
+		_, _ = io.Copy(io.Discard, nc)     // until the daemon closes the connection
 	}
 	call := encodeCall(1, nfs3.Program, nfs3.Version, 0, nil)
 	for _, text := range []string{
