@@ -23,7 +23,7 @@ func bundleFiles(exportsFile string) []doctor.BundleFile {
 		{Name: "command.txt", About: "command line of the running daemon", Read: readDaemonCommand},
 		doctor.SettingsFile(exportsFile, "exports", doctor.SettingsText),
 	}
-	dropIns, _ := filepath.Glob("/etc/nfsrdma/exports.d/*.exports")
+	dropIns, _ := filepath.Glob(exportsFile + ".d/*.exports")
 	for _, name := range dropIns {
 		list = append(list, doctor.SettingsFile(name, "exports", doctor.SettingsText))
 	}

@@ -18,6 +18,10 @@ import (
 // maxBundleFile is the maximum size of a file in a bundle; of a longer one, a bundle has the end.
 const maxBundleFile = 1 << 20
 
+// maxSecret is the size of text before a bundle's that redact sees: it does not recognize the rest of
+// a PEM block.
+const maxSecret = 64 << 10
+
 // A BundleFile is a file in a bundle.
 type BundleFile struct {
 	Name  string // in the archive
@@ -98,7 +102,7 @@ func (r *Report) writeBundle(ctx context.Context, f io.Writer, files []BundleFil
 		if err != nil {
 			content = []byte("not available: " + err.Error() + "\n")
 		}
-		content = redact(one.Kind, limitText(content))
+		content = limitText(redact(one.Kind, limitText(content, maxBundleFile+maxSecret)), maxBundleFile)
 		h := tar.Header{Name: "nfsrdma-doctor/" + one.Name, Mode: 0o600, Size: int64(len(content)), ModTime: now().Truncate(time.Second)}
 		if err := archive.WriteHeader(&h); err != nil {
 			return err
@@ -121,12 +125,12 @@ users, exports and files are in it: look before you send it, with tar -xOzf %s |
 	return err
 }
 
-// limitText returns the last maxBundleFile bytes of text, from the beginning of a line on.
-func limitText(text []byte) []byte {
-	if len(text) <= maxBundleFile {
+// limitText returns the last n bytes of text, from the beginning of a line on.
+func limitText(text []byte, n int) []byte {
+	if len(text) <= n {
 		return text
 	}
-	text = text[len(text)-maxBundleFile:]
+	text = text[len(text)-n:]
 	_, text, _ = bytes.Cut(text, []byte("\n"))
 	return text
 }

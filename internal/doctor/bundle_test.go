@@ -78,6 +78,21 @@ func TestBundleSecrets(t *testing.T) {
 		{"log", BundleFile{Read: func(context.Context) ([]byte, error) {
 			return []byte("a client: Authorization: Bearer hunter\nmount refused: 10.9.0.1 is not in 192.0.2.0/24 of /private\n" + pem + "the ticket " + long + "\nGET http://x:hunter@h/\ncookie=hunter\ncommit " + long[:40] + "\n"), nil
 		}}, []string{"mount refused: 10.9.0.1 is not in 192.0.2.0/24 of /private", "the ticket [removed]", "commit " + long[:40]}},
+		{"end of a log", BundleFile{Read: func(context.Context) ([]byte, error) {
+			key := "-----BEGIN PRIVATE KEY-----\n" + strings.Repeat(strings.Repeat("hunter/", 9)+"\n", 2) + "-----END PRIVATE KEY-----\n"
+			return []byte(key + strings.Repeat("some line\n", (maxBundleFile-50)/10)), nil
+		}}, []string{"[removed]\nsome line\n"}},
+		{
+			"broken lines", SettingsFile(writeText(t, "unit", "Environment=A=x \\\n# about B\n  B=hunter\nExecStart=/x\n"), "", SettingsText),
+			[]string{"Environment= A=[removed] B=[removed]\nExecStart=/x"},
+		},
+		{
+			"quoted lines", SettingsFile(writeText(t, "default", "OTEL_HEADERS=\"a\nhunter\nb\"\nGOGC=50\n"), "", EnvText),
+			[]string{"OTEL_HEADERS=[removed]\n[removed]\n[removed]\nGOGC=50"},
+		},
+		{"URLs", BundleFile{Read: func(context.Context) ([]byte, error) {
+			return []byte("https://u:p@hunter@h/x\nhttps://u:p/hunter@h:1/x\n"), nil
+		}}, []string{"https://[removed]@h/x\nhttps://[removed]@h:1/x"}},
 		{"host", HostFile("nfsrdmad 1.2.3"), []string{"nfsrdmad 1.2.3", "Linux ", "MemTotal", "KRB5CCNAME=FILE:/tmp/krb5cc_0", "Max open files"}},
 		{"program", CommandFile("", "", PlainText, "sh", "-c", "echo password=hunter; echo failed >&2; exit 1"), []string{"password=[removed]", "failed"}},
 	} {

@@ -24,13 +24,14 @@ const secretNames = `pass(?:word|wd|phrase)?|secret|token|authorization|cookie|c
 
 var (
 	pemBlocks  = regexp.MustCompile(`(?s)-----BEGIN .*?(?:-----END [^\n]*|\z)`)
-	userinfo   = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^/@\s"']*@`)
+	userinfo   = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s"']*@`)
 	longDigits = regexp.MustCompile(`(?:commit )?\b(?:[0-9A-Fa-f]{32,}|[A-Za-z0-9+_]{40,}={0,2})\b`)
 	secrets    = regexp.MustCompile(`(?im)((?:` + secretNames + `)[\w-]*["']?[ \t]*[=:][ \t]*|--[\w-]*(?:` + secretNames + `)[\w-]*[ \t]+|\bbearer[ \t]+)\S.*$`)
 	comments   = regexp.MustCompile(`(?m)(^|[ \t])[#;].*$`)
 	blankLines = regexp.MustCompile(`(?m)^[ \t]*\n`)
-	joined     = regexp.MustCompile(`\\\n[ \t]*`)
-	assigned   = regexp.MustCompile(`(?m)^([ \t]*(?:export[ \t]+)?)([A-Za-z_]\w*)=(.*)$`)
+	joined     = regexp.MustCompile(`\\\n(?:[ \t]*[#;].*\n)*[ \t]*`) // a unit may have comments between
+	lines      = regexp.MustCompile(`[^\n]+`)
+	assigned   = regexp.MustCompile(`^([ \t]*(?:export[ \t]+)?([A-Za-z_]\w*)=).*$`)
 	unitEnv    = regexp.MustCompile(`(?m)^([ \t]*Environment[ \t]*=)(.*)$`)
 	unitNames  = regexp.MustCompile(`(?:^|[ \t"'])([A-Za-z_]\w*)=`)
 )
@@ -65,15 +66,22 @@ func redact(kind TextKind, text []byte) []byte {
 		s = unitEnv.ReplaceAllStringFunc(s, redactUnitEnv)
 	}
 	if kind == EnvText {
-		s = assigned.ReplaceAllStringFunc(s, func(line string) string {
-			m := assigned.FindStringSubmatch(line)
-			if isAllowedVariable(m[2]) {
-				return line
-			}
-			return m[1] + m[2] + "=" + removed
-		})
+		s = lines.ReplaceAllStringFunc(s, redactAssignment)
 	}
 	return []byte(secrets.ReplaceAllString(s, "${1}"+removed))
+}
+
+// redactAssignment keeps a line only if it assigns an allowed variable: another one may be part of a
+// quoted value.
+func redactAssignment(line string) string {
+	m := assigned.FindStringSubmatch(line)
+	switch {
+	case m == nil:
+		return removed
+	case isAllowedVariable(m[2]):
+		return line
+	}
+	return m[1] + removed
 }
 
 // redactUnitEnv keeps a line Environment= of a unit only if all its variables are allowed.
