@@ -37,6 +37,7 @@ type app struct {
 	proto         cli.Choice
 	sec           mountopt.Sec
 	keytab        string
+	forMount      bool // tickets are those that a mount uses, not those of this process's environment
 	xprtsec       cli.Choice
 	tls           rpctls.Files
 	alpn          cli.Choice
@@ -78,7 +79,7 @@ func (a *app) addFlags(f *pflag.FlagSet) {
 	f.IntVar(&a.uid, "uid", -1, "act as this user on the server, instead of the program's own user")
 	f.IntVar(&a.gid, "gid", -1, "act as this group on the server")
 	f.Var(&a.sec, "sec", "security flavors, separated by colons: sys, krb5, krb5i, krb5p; the first one that the\nexport offers is used (default: the first usable flavor that the export lists)")
-	f.StringVar(&a.keytab, "keytab", defaultKeytab, "keytab `FILE` with which root gets Kerberos tickets")
+	f.StringVar(&a.keytab, "keytab", defaultKeytab, "keytab `FILE` with which root gets Kerberos tickets; commands without a mount first\nuse the credential cache, $KRB5CCNAME or the default one")
 	f.Var(&a.xprtsec, "xprtsec", "connection protection: tls encrypts, and the server presents a certificate (on RDMA,\nonly nfsrdmad --rdma-tls); with mtls this host presents one too")
 	f.StringVar(&a.tls.Cert, "tls-cert", "", "`FILE` with this host's certificate, for mtls")
 	f.StringVar(&a.tls.Key, "tls-key", "", "`FILE` with the key of --tls-cert")

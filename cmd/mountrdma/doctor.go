@@ -88,6 +88,7 @@ func (e *examination) parseOperand(operand string) (err error) {
 	if err := e.parseOptions(); err != nil {
 		return err
 	}
+	e.forMount = true // it finds out why a mount fails
 	if isURL(operand) {
 		e.at, err = parseURL(operand, e.overTCP())
 		e.hasPath = e.at.path != "/" || !strings.HasPrefix(operand, scheme)

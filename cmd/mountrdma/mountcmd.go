@@ -185,7 +185,7 @@ func (m *mountCommand) checkArgs(args []string) (err error) {
 	if len(args) != 2 || args[1] == "" {
 		return errNoOperands
 	}
-	m.source, m.point = args[0], args[1]
+	m.source, m.point, m.forMount = args[0], args[1], true
 	if err := m.parseOptions(); err != nil {
 		return err
 	}

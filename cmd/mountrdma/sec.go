@@ -85,7 +85,10 @@ func (a *app) setSecurity(s *session, cfg *nfsrdma.ClientConfig) error {
 		return fmt.Errorf("cannot get this host's name: %w", err)
 	}
 	a.helperOnce.Do(func() { // all connections share one, because a Helper keeps a file open
-		a.helper = tickets.NewHelper(tickets.Config{Program: helper, Keytab: a.keytab, Host: host, Env: tickets.Env()})
+		a.helper = tickets.NewHelper(tickets.Config{
+			Program: helper, Keytab: a.keytab, Host: host, Env: tickets.Env(),
+			Own: !a.forMount, Cache: cacheName(os.Getenv("KRB5CCNAME")),
+		})
 	})
 	next, log, giveUp := cfg.Wrap, cfg.Log, cfg.GiveUp
 	cfg.Wrap = func(caller oncrpc.Caller) oncrpc.Caller {
@@ -105,6 +108,22 @@ func (a *app) setSecurity(s *session, cfg *nfsrdma.ClientConfig) error {
 		return next(s.contexts)
 	}
 	return nil
+}
+
+// cacheName returns the name of a credential cache with an absolute path: the helper has
+// another working directory.
+func cacheName(name string) string {
+	kind, path, found := strings.Cut(name, ":")
+	if !found {
+		kind, path = "FILE", name
+	}
+	if path == "" || filepath.IsAbs(path) || kind != "FILE" && kind != "DIR" {
+		return name
+	}
+	if abs, err := filepath.Abs(path); err == nil {
+		return kind + ":" + abs
+	}
+	return name
 }
 
 // serviceName returns the Kerberos service name of a server. It uses the host name as the

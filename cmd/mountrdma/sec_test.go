@@ -90,3 +90,15 @@ func TestOneHelper(t *testing.T) {
 	}
 	assert.Equal(t, 1, open)
 }
+
+// TestCacheName checks that a relative path in $KRB5CCNAME holds in the helper's directory.
+func TestCacheName(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for name, want := range map[string]string{
+		"": "", "/tmp/cc": "/tmp/cc", "cc": "FILE:" + dir + "/cc", "FILE:cc": "FILE:" + dir + "/cc", "FILE:/tmp/cc": "FILE:/tmp/cc",
+		"DIR:d": "DIR:" + dir + "/d", "KEYRING:persistent:0": "KEYRING:persistent:0", "KCM:": "KCM:",
+	} {
+		assert.Equal(t, want, cacheName(name), name)
+	}
+}

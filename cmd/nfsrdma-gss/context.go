@@ -40,10 +40,9 @@ type mitInitiator struct {
 // beginContext creates the first token from the first of the request's caches, or
 // principals, that has a ticket.
 func beginContext(q *wire.Request) (initiator, []byte, error) {
-	if q.Keytab != "" {
-		if err := unix.Access(q.Keytab, unix.R_OK); err != nil {
-			return nil, nil, &wire.Failure{Reason: wire.NoTicket, Text: fmt.Sprintf("the keytab %s cannot be read (%v): correct its name or its permissions", q.Keytab, err)}
-		}
+	unreadable := checkKeytab(q.Keytab)
+	if unreadable != nil && len(q.Caches) == 0 {
+		return nil, nil, unreadable
 	}
 	l, err := loadLibraries(gssapi, kerberosLibrary)
 	if err != nil {
@@ -57,10 +56,10 @@ func beginContext(q *wire.Request) (initiator, []byte, error) {
 		return nil, nil, failure
 	}
 	sources := cacheSources(q.Caches)
-	if q.Keytab != "" {
-		sources = keytabSources(q.Keytab, q.Principals)
+	if q.Keytab != "" && unreadable == nil {
+		sources = append(sources, keytabSources(q.Keytab, q.Principals)...)
 	}
-	var best *wire.Failure
+	var best, noCache *wire.Failure
 	for _, from := range sources {
 		m := &mitInitiator{library: l, service: q.Service, from: from, target: target}
 		if len(q.Bindings) > 0 {
@@ -76,6 +75,15 @@ func beginContext(q *wire.Request) (initiator, []byte, error) {
 		if best == nil || best.Reason == wire.NoTicket {
 			best = failure
 		}
+		if from.keytab == "" {
+			noCache = best
+		}
+	}
+	if unreadable != nil {
+		best = unreadable
+	}
+	if best != noCache {
+		best = joinFailures(noCache, best)
 	}
 	if best == nil {
 		best = &wire.Failure{Reason: wire.NoTicket, Text: "the mount named no credential cache"}

@@ -8,6 +8,8 @@ import (
 	"golang.org/x/crypto/cryptobyte"
 	"golang.org/x/crypto/cryptobyte/asn1"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nfsrdma/nfsrdma/oncrpc/gss/tickets/wire"
 )
 
@@ -70,6 +72,29 @@ func ticketFailure(cache string, ended uint64) (wire.Reason, string) {
 		return wire.NoTicket, fmt.Sprintf("no ticket (%s): run kinit", cache)
 	}
 	return wire.Expired, fmt.Sprintf("your ticket expired %s ago (%s): run kinit", durationText(time.Since(time.Unix(int64(ended), 0))), cache)
+}
+
+// checkKeytab returns a failure if a keytab cannot be read.
+func checkKeytab(keytab string) *wire.Failure {
+	if keytab == "" {
+		return nil
+	}
+	err := unix.Access(keytab, unix.R_OK)
+	if err == nil {
+		return nil
+	}
+	return &wire.Failure{Reason: wire.NoTicket, Text: fmt.Sprintf("the keytab %s cannot be read (%v): correct its name or its permissions", keytab, err)}
+}
+
+// joinFailures returns the failure if neither a user's caches nor the keytab have a ticket.
+// noCache, which may be nil, names kinit as the remedy.
+func joinFailures(noCache, noKeytab *wire.Failure) *wire.Failure {
+	if noCache == nil {
+		return noKeytab
+	}
+	both := *noCache
+	both.Text += "; " + noKeytab.Text
+	return &both
 }
 
 // durationText returns a duration in its largest unit.

@@ -105,3 +105,12 @@ func FuzzServerTime(f *testing.F) {
 		}
 	})
 }
+
+// TestJoinFailures checks that the sentence for root names kinit and the keytab.
+func TestJoinFailures(t *testing.T) {
+	noKeytab := checkKeytab("/nonexistent")
+	assert.Same(t, noKeytab, joinFailures(nil, noKeytab), "a mount has no cache")
+	got := joinFailures(&wire.Failure{Reason: wire.NoTicket, Text: "no ticket (FILE:/tmp/krb5cc_0): run kinit"}, noKeytab)
+	assert.Equal(t, "no ticket (FILE:/tmp/krb5cc_0): run kinit; the keytab /nonexistent cannot be read (no such file or directory): correct its name or its permissions", got.Text)
+	assert.Nil(t, checkKeytab(""))
+}

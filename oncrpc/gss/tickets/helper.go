@@ -24,6 +24,12 @@ type Config struct {
 	// Keytab is the file with this machine's keys, whose tickets root uses.
 	Keytab string
 
+	// Own is for a process that makes calls only for the user who runs it. Its contexts
+	// use Cache, usually $KRB5CCNAME, or if that is empty, the caches that are found;
+	// root's use the keytab if these have no ticket.
+	Own   bool
+	Cache string
+
 	// Host is this machine's name with its domain.
 	Host string
 
@@ -142,7 +148,11 @@ func (h *Helper) newRequest(user User, service string, bindings []byte) *wire.Re
 	}
 	if user.UID == 0 {
 		q.Keytab, q.Principals = h.cfg.Keytab, machinePrincipals(h.cfg.Host)
-	} else {
+	}
+	switch own := h.cfg.Own && int(user.UID) == os.Geteuid(); {
+	case own && h.cfg.Cache != "":
+		q.Caches = []string{h.cfg.Cache}
+	case own || user.UID != 0:
 		q.Caches = findCaches(user.UID, cacheDirectories(user.UID))
 	}
 	return q
