@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/internal/lograte"
@@ -25,6 +26,8 @@ type Set struct {
 	snapshot      atomic.Pointer[Snapshot]
 	setMu         sync.Mutex // held while snapshot is replaced
 	onRemoval     []func()   // guarded by setMu
+	created       time.Time
+	removed       removedIDs
 	names         exports.Names
 	packetLookups chan struct{}                                               // semaphore with maxPacketLookups places
 	groups        func(context.Context, netip.Addr, uint32) ([]uint32, error) // may be nil
@@ -51,7 +54,7 @@ func New(c Config) (*Set, error) {
 		return nil, err
 	}
 	s := &Set{
-		seal: newSealer(c.Key), names: c.Names, groups: c.Groups, payload: payload, log: lograte.Logger(c.Log), grants: c.Grants,
+		created: time.Now(), seal: newSealer(c.Key), names: c.Names, groups: c.Groups, payload: payload, log: lograte.Logger(c.Log), grants: c.Grants,
 		holders: holders, delegations: c.Holders, defersChange: c.DefersChange, packetLookups: make(chan struct{}, maxPacketLookups),
 	}
 	s.nameLocks.init()

@@ -70,6 +70,14 @@ const (
 	// forged sender addresses must leave lookups to clients that connect.
 	maxPacketLookups = 8
 
+	// appearTime is the time after the start in which file systems may still be mounted below an
+	// export: their handles are not stale yet. It is NFSv4's usual grace period.
+	appearTime = 90 * time.Second
+
+	// maxRemovedIDs is the number of removed exports whose handles are stale even while an export is
+	// unavailable.
+	maxRemovedIDs = 1 << 16
+
 	// accessTime is the time for which a connection's rights are valid if they depend on names.
 	accessTime = time.Minute
 )

@@ -104,7 +104,7 @@ func (q *Request) EnterExport(id uint32) error {
 		q.snapshot = q.set.snapshot.Load()
 		e := q.snapshot.byID[id]
 		if e == nil {
-			return q.snapshot.unknownIDError()
+			return q.set.unknownIDError(q.snapshot, id)
 		}
 		if e.enterCall() {
 			q.Export = e
@@ -115,7 +115,7 @@ func (q *Request) EnterExport(id uint32) error {
 	case q.Export.ID == id:
 		return nil
 	case q.snapshot.byID[id] == nil:
-		return q.snapshot.unknownIDError()
+		return q.set.unknownIDError(q.snapshot, id)
 	default:
 		return XDev // RENAME and LINK stay in one file system
 	}

@@ -64,15 +64,6 @@ func (set *Snapshot) byPath(path string) *Exported {
 	return nil
 }
 
-// unknownIDError returns the error for a handle in which the export's ID is unknown: it is that of
-// an earlier export, or of one whose fsid= is in a line with an error.
-func (set *Snapshot) unknownIDError() error {
-	if slices.ContainsFunc(set.list, (*Exported).ClientsUnknown) {
-		return Later
-	}
-	return Stale
-}
-
 // reducesAccess reports whether the snapshot takes away any access that clients have with old.
 func (set *Snapshot) reducesAccess(old *Snapshot) bool {
 	return slices.ContainsFunc(old.list, func(e *Exported) bool {
@@ -116,6 +107,9 @@ func (s *Set) SetExports(list []Export) error {
 		if after := set.byPath(e.Path); after == nil || after.source != e.source {
 			e.source.retire()
 			removed = true
+		}
+		if set.byID[e.ID] == nil {
+			s.removed.add(e.ID)
 		}
 	}
 	if removed {
