@@ -49,7 +49,18 @@ type table struct {
 func newTable(list []Mount) *table {
 	t := &table{make(map[uint64]Mount, len(list)), make(map[string]Mount, len(list))}
 	for _, m := range list {
-		t.byID[m.ID], t.top[m.Point] = m, m
+		t.byID[m.ID] = m
+	}
+	covered := make(map[uint64]bool) // mount --move may put an older mount on top of a newer one
+	for _, m := range list {
+		if below := t.byID[m.Parent]; below.Point == m.Point && below.ID != m.ID {
+			covered[below.ID] = true
+		}
+	}
+	for _, m := range list {
+		if !covered[m.ID] {
+			t.top[m.Point] = m
+		}
 	}
 	return t
 }

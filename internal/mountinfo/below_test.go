@@ -30,6 +30,8 @@ func TestBelow(t *testing.T) {
 	assert.Equal(t, [][]string{nil, {"/srv", "/srv/a/deep", "/srv/b", "/srv/b/new", "/srv2"}}, below("/sr", "/"))
 	assert.Equal(t, uint64(7), Below(list, []string{"/srv"})[0][1].ID, "the topmost mount of two")
 	assert.Equal(t, [][]string{nil}, below(""), "an unknown directory")
+	moved := append([]Mount{{ID: 2, Parent: 3, Point: "/srv"}}, Mount{ID: 1, Parent: 1, Point: "/"}, Mount{ID: 3, Parent: 1, Point: "/srv"})
+	assert.Equal(t, []Mount{moved[0]}, Below(moved, []string{"/"})[0], "an older mount that was moved there")
 	assert.Empty(t, Below(list, nil))
 }
 

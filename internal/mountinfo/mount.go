@@ -46,7 +46,7 @@ func At(point string) (m Mount, found bool, err error) {
 
 func parseLine(line string) (m Mount, ok bool) {
 	before, after, _ := strings.Cut(line, " - ")
-	fields, rest := strings.Fields(before), strings.Fields(after)
+	fields, rest := strings.Split(before, " "), strings.Split(strings.TrimSuffix(after, "\n"), " ") // paths may have other white space
 	if len(fields) < 5 || len(rest) < 2 {
 		return m, false
 	}
