@@ -159,6 +159,36 @@ func TestExportsUntilRestart(t *testing.T) {
 	assert.Contains(t, out, "@/exports has no line for @/b")
 }
 
+// TestExportsUntilRestartConflicts checks that a line of a file wins over one until restart, in
+// whichever order they come, and that an export until restart can be removed when its directory is
+// gone.
+func TestExportsUntilRestartConflicts(t *testing.T) {
+	g := newDropInTest(t, "@/a *\n", nil)
+	g.start()
+	run := func(args ...string) {
+		t.Helper()
+		status, out := g.run(args...)
+		require.Equal(t, cli.ExitOK, status, out)
+	}
+	run("exports", "add", "--until-restart", "@/b", "192.0.2.1(rw)", "192.0.2.2(rw)")
+	g.write("1.exports", "@/b 192.0.2.1(ro)\n")
+	run("reload")
+	_, out := g.run("exports", "list")
+	assert.Regexp(t, `(?m)^@/b +192.0.2.1\(ro\)\n +192.0.2.2\(rw\)$`, out)
+	require.NoError(t, os.Remove(filepath.Join(g.file+".d", "1.exports")))
+	require.NoError(t, os.Remove(filepath.Join(g.root, "b")))
+	run("reload")
+	run("exports", "remove", "@/b")
+	assert.Equal(t, []string{"@/a @/exports:1"}, g.origins())
+
+	run("exports", "add", "--until-restart", "@/c", "*(fsid=7)")
+	g.write("1.exports", "@/d *(fsid=7)\n")
+	status, out := g.run("reload")
+	assert.Equal(t, cli.ExitError, status)
+	assert.Contains(t, out, "until restart:1:")
+	assert.Equal(t, []string{"@/a @/exports:1", "@/c until restart"}, g.origins(), "nothing has changed")
+}
+
 // TestExportsUntilRestartArguments checks the answer of a daemon whose exports are arguments.
 func TestExportsUntilRestartArguments(t *testing.T) {
 	control := filepath.Join(t.TempDir(), "control")

@@ -116,5 +116,6 @@ func parseNet(w string) (netip.Prefix, error) {
 	if err != nil || a.Zone() != "" {
 		return netip.Prefix{}, fmt.Errorf("not an address: %s", w)
 	}
+	a = a.Unmap() // as clients' addresses are
 	return netip.PrefixFrom(a, a.BitLen()), nil
 }

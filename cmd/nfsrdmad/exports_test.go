@@ -69,7 +69,7 @@ func TestReadyNames(t *testing.T) {
 }
 
 func TestParseNets(t *testing.T) {
-	got, err := parseNets("--clients", []string{"192.0.2.7/24", "192.0.2.7", "2001:db8::1", "2001:db8::/32"})
+	got, err := parseNets("--clients", []string{"192.0.2.7/24", "::ffff:192.0.2.7", "2001:db8::1", "2001:db8::/32"})
 	require.NoError(t, err)
 	assert.Equal(t, []netip.Prefix{
 		netip.MustParsePrefix("192.0.2.0/24"),

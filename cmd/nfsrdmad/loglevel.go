@@ -42,7 +42,8 @@ func newLogCommand() *cobra.Command {
 		Long: `Show the log level of a running daemon, or change it to LEVEL: debug, info, warn or error.
 With --client, only the lines about one client, or a network of clients, change, and only
 to more lines than the others have; the level of the others ends that. With --for, the
-change ends after TIME, and otherwise when the daemon exits.`,
+change ends after TIME, and otherwise when the daemon exits; then the level is that of
+--log-level.`,
 		Example: `  nfsrdmad log debug --for 1m
   nfsrdmad log debug --client 192.0.2.7 --for 10m
   nfsrdmad log`,
@@ -60,7 +61,10 @@ change ends after TIME, and otherwise when the daemon exits.`,
 				return err
 			}
 		}
-		_, err := parseNets("--client", strings.Fields(client))
+		if !cmd.Flags().Changed("client") {
+			return nil
+		}
+		_, err := parseNets("--client", []string{client}) // "" would be all clients
 		return err
 	}
 	cmd.ValidArgsFunction = cobra.FixedCompletions(logWords, cobra.ShellCompDirectiveNoFileComp)
@@ -205,12 +209,12 @@ func (c *logControl) handleLevel(r *http.Request) (string, error) {
 	if err := level.UnmarshalText([]byte(word)); err != nil {
 		return "", err
 	}
-	nets, err := parseNets("--client", strings.Fields(r.FormValue("client")))
-	if err != nil {
-		return "", err
-	}
 	var client netip.Prefix
-	if len(nets) > 0 {
+	if word := r.FormValue("client"); word != "" {
+		nets, err := parseNets("--client", []string{word})
+		if err != nil {
+			return "", err
+		}
 		client = nets[0]
 	}
 	span, err := time.ParseDuration(r.FormValue("for"))

@@ -86,7 +86,7 @@ func TestLogCommand(t *testing.T) {
 	_, out = run("warn", "--client", "192.0.2.7")
 	assert.Equal(t, "the log level for 192.0.2.7/32 is that of the others, debug\n", out)
 	_, _ = run("error")
-	_, out = run("warn", "--client", "192.0.2.7")
+	_, out = run("warn", "--client", "::ffff:192.0.2.7")
 	assert.Equal(t, "the log level for 192.0.2.7/32 is warn\n", out)
 	_, out = run()
 	assert.Equal(t, "all           error  until the daemon exits, then info\n192.0.2.7/32  warn   until the daemon exits\n", out)
@@ -94,6 +94,8 @@ func TestLogCommand(t *testing.T) {
 		`"loud" is no log level: the levels are debug, info, warn, error`: {"loud"},
 		"--client and --for need a level":                                 {"--client", "192.0.2.7"},
 		`--client: "host" is neither an address nor a network`:            {"debug", "--client", "host"},
+		`--client: "" is neither an address nor a network`:                {"debug", "--client", ""},
+		`--client: "192.0.2.7 192.0.2.8" is neither an address nor a`:     {"debug", "--client", "192.0.2.7 192.0.2.8"},
 		"--for 1ms is not between 1s and 24h0m0s":                         {"debug", "--for", "1ms"},
 		"log takes one level: debug, info, warn, error":                   {"debug", "info"},
 	} {
