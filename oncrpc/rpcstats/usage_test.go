@@ -2,6 +2,7 @@ package rpcstats
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"testing"
 	"testing/synctest"
@@ -117,6 +118,42 @@ func TestClientsBounded(t *testing.T) {
 		s.call(crowd[0], 0, 0, 0, 0)
 		assert.Contains(t, list(), crowd[0].Addr.Addr())
 		assert.Len(t, list(), maxClients)
+	})
+}
+
+// TestActiveClientsStay checks that too many active clients do not displace each other at each call,
+// which would cost every call a search of the table, and that a group with many active addresses
+// still makes room for another group.
+func TestActiveClientsStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newUsageServer()
+		var peers []*oncrpc.Peer
+		for i := range maxClients + 50 {
+			peers = append(peers, newPeer(fmt.Sprintf("[2001:db8::%x]:1000", i)))
+		}
+		for range 3 {
+			for _, p := range peers {
+				s.call(p, 0, 0, 0, 0)
+			}
+			time.Sleep(2 * useGranularity)
+		}
+		all, forgotten := s.Clients()
+		assert.Len(t, all, maxClients)
+		assert.Equal(t, 50, forgotten)
+		for _, c := range all {
+			require.EqualValues(t, 3, c.Calls)
+		}
+		late := peers[maxClients]
+		now := time.Since(s.since)
+		assert.Nil(t, s.clients.clientOf(late, now))
+		assert.Zero(t, testing.AllocsPerRun(10, func() { s.clients.clientOf(late, now) }))
+
+		other := newPeer("192.0.2.1:1000")
+		s.call(other, 0, 0, 0, 0)
+		assert.NotNil(t, s.clients.clientOf(other, now))
+		time.Sleep(clientActivity)
+		s.call(late, 0, 0, 0, 0)
+		assert.NotNil(t, s.clients.clientOf(late, time.Since(s.since)), "the others are silent")
 	})
 }
 

@@ -45,7 +45,7 @@ type ClientActivity struct {
 // ClientActivities lists the clients that the daemon counts individually.
 type ClientActivities struct {
 	List      []ClientActivity `json:"list"`      // those on which the server spent the most time first
-	Forgotten int              `json:"forgotten"` // no longer counted: there were too many
+	Forgotten int              `json:"forgotten"` // how often one was not counted, or no longer: there were too many
 }
 
 func newActivity(s *rpcstats.UsageStats) Activity {
