@@ -161,7 +161,7 @@ func (o *serveOptions) readExportsFile(log *slog.Logger) ([]exportSpec, error) {
 			position: position, fault: e.Err, broken: e.Err != nil,
 		})
 	}
-	return list, errors.Join(append(splitJoined(unread), splitJoined(invalid)...)...)
+	return addUnread(list, unread), errors.Join(append(splitJoined(unread), splitJoined(invalid)...)...)
 }
 
 // anyClient reports whether an option is set for any client of e.

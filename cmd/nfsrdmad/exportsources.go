@@ -30,7 +30,7 @@ func readSources(name string) ([]exports.Source, error) {
 		if errors.Is(err, os.ErrNotExist) {
 			return list, nil
 		}
-		return list, fmt.Errorf("directory %s.d of exports files cannot be read (%w): correct its permissions", name, cli.Cause(err))
+		return list, unreadError{name + ".d", fmt.Errorf("directory %s.d of exports files cannot be read (%w): correct its permissions", name, cli.Cause(err))}
 	}
 	var errs []error
 	for _, e := range entries {
@@ -39,7 +39,7 @@ func readSources(name string) ([]exports.Source, error) {
 		}
 		text, err := readDropIn(filepath.Join(name+".d", e.Name()))
 		if err != nil {
-			errs = append(errs, err)
+			errs = append(errs, unreadError{filepath.Join(name+".d", e.Name()), err})
 			continue
 		}
 		list = append(list, exports.Source{Name: filepath.Join(name+".d", e.Name()), Text: text})
@@ -61,6 +61,29 @@ func readDropIn(name string) ([]byte, error) {
 		return nil, unreadableError(name, err)
 	}
 	return text, nil
+}
+
+// An unreadError reports that a drop-in, or the directory of all, cannot be read.
+type unreadError struct {
+	name string
+	error
+}
+
+func (e unreadError) Unwrap() error { return e.error }
+
+// addUnread adds a broken export for each unreadError joined in err: which exports are missing is
+// unknown, so that clients with unknown handles wait.
+func addUnread(list []exportSpec, err error) []exportSpec {
+	for _, err := range splitJoined(err) {
+		u, ok := errors.AsType[unreadError](err)
+		if !ok {
+			continue
+		}
+		if name, absErr := filepath.Abs(u.name); absErr == nil { // as an export's path must be
+			list = append(list, exportSpec{dir: name, name: name, fault: err, broken: true})
+		}
+	}
+	return list
 }
 
 func unreadableError(name string, err error) error {

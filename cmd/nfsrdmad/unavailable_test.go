@@ -120,6 +120,37 @@ func TestHandlesOfUnavailableExport(t *testing.T) {
 	assert.Equal(t, nfs3.OK, g.callGetAttr(hostA, before))
 }
 
+// TestHandlesOfUnreadableDropIn checks that handles do not become stale while the start cannot read a
+// drop-in, which may be their export's, and that it is read later without a command.
+func TestHandlesOfUnreadableDropIn(t *testing.T) {
+	g := newReloadTest(t, "./a *(rw)\n./b *(rw)")
+	before, status := g.callMnt(hostA, "b")
+	require.Equal(t, mount3.OK, status)
+	done, log := g.reloadText("./a *(rw)")
+	require.True(t, done, log)
+	g.waitOpen(1, "b is closed")
+
+	dropIn, target := filepath.Join(g.options.exportsFile+".d", "b.exports"), filepath.Join(g.dir, "late")
+	require.NoError(t, os.Mkdir(filepath.Dir(dropIn), 0o755))
+	require.NoError(t, os.Symlink(target, dropIn))
+	done, log = g.reloadText("./a *(rw)")
+	assert.False(t, done, "a reload changes nothing")
+	assert.Contains(t, log, dropIn+" cannot be read")
+	taken, err := g.options.openExports(t.Context(), g.shares, g.logger)
+	require.NoError(t, err)
+	require.NoError(t, g.options.daemon.server.SetExports(taken))
+	_, status = g.callMnt(hostA, "a")
+	assert.Equal(t, mount3.OK, status)
+	assert.Equal(t, nfs3.ErrJukebox, g.callGetAttr(hostA, before))
+
+	require.NoError(t, os.WriteFile(target, []byte(g.dir+"/b *(rw)\n"), 0o644))
+	for range 2 { // once it has settled
+		g.options.retryExports(t.Context(), g.shares, g.logger)
+	}
+	assert.Equal(t, nfs3.OK, g.callGetAttr(hostA, before))
+	assert.False(t, g.shares.hasUnavailable())
+}
+
 // TestReloadWithUnavailable checks that an export that is unavailable since the start does not
 // prevent other changes, and that a reload still rejects an export that is new and wrong.
 func TestReloadWithUnavailable(t *testing.T) {
