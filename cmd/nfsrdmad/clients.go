@@ -21,7 +21,7 @@ until another client needs it. The list ends after %d clients.
 
 With ID, which is in the first column, list the files that the client holds: its
 opens with their access and deny modes, delegations and locked bytes, and who
-waits for these, for how long. The list ends after %d files, and says with which
+waits for locks of these files, for how long. The list ends after %d files, and says with which
 --after it continues. nfsrdmad locks lists the files of all clients.
 
 --expire discards a client and all its state, as if its lease had expired and

@@ -15,7 +15,7 @@ import (
 type HeldFile struct {
 	nfs4state.HeldFile
 	exportset.Location
-	Counters []CounterHolder // mounts with delegation counters
+	Counters []CounterHolder // mounts with delegation counters; none in the list of a client's files
 }
 
 // A CounterHolder is a connection that holds a file by delegation counters.
@@ -69,7 +69,7 @@ func (s *Server) heldPage(ctx context.Context, id uint64, keys []string, rest, l
 			break
 		}
 		if f, ok := s.heldFile(key, id, min(left, maxHeldEntries)); ok {
-			left -= len(f.Opens) + len(f.Delegations) + len(f.Locks) + len(f.Waiters)
+			left -= len(f.Opens) + len(f.Delegations) + len(f.Locks) + len(f.Waiters) + len(f.Counters)
 			p.Files = append(p.Files, f)
 		}
 	}
@@ -94,7 +94,10 @@ func (s *Server) HeldObject(ctx context.Context, object string) (HeldFile, bool)
 
 func (s *Server) heldFile(key string, id uint64, limit int) (f HeldFile, ok bool) {
 	f.HeldFile, ok = s.state.HeldFile(key, id, limit)
-	for _, h := range s.exports.CounterHolders(key, maxHeldEntries) {
+	if id != 0 {
+		return f, ok
+	}
+	for _, h := range s.exports.CounterHolders(key, limit) {
 		if p, is := h.Conn.(*oncrpc.Peer); is {
 			f.Counters = append(f.Counters, CounterHolder{p, h.Recalled})
 		}

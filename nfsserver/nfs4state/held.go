@@ -20,7 +20,7 @@ type HeldFile struct {
 	Delegations []HeldDelegation
 	Locks       []HeldLock
 	Waiters     []LockWaiter
-	Omitted     bool // there is more than the limit
+	Omitted     bool // there are more of a kind than the limit
 }
 
 // A FileHolder is a client or Machine that holds a file, or waits for a lock.
@@ -171,10 +171,10 @@ func (s *State) keysOf(h *holder, after string) (keys []string) {
 }
 
 // HeldFile returns what a client, or every client if id is 0, holds of the file with a key, and who
-// waits for its locks. It returns at most limit opens, delegations, locks and waiters, and false if
-// nobody holds the file.
+// waits for its locks. It returns at most limit entries of each kind, so that many opens hide no locks
+// or waiters, and false if nobody holds the file.
 func (s *State) HeldFile(key string, id uint64, limit int) (HeldFile, bool) {
-	r := fileReader{shardWalk: s.walkShard(s.shardOf(key)), file: HeldFile{Key: key}, id: id, left: limit, holders: make(map[*holder]*FileHolder)}
+	r := fileReader{shardWalk: s.walkShard(s.shardOf(key)), file: HeldFile{Key: key}, id: id, limit: limit, holders: make(map[*holder]*FileHolder), seen: make(map[*Open]struct{})}
 	defer func() { s.unlock(&r.hold) }()
 	if f := r.shard.files[key]; f != nil {
 		r.readFile(f)
@@ -210,30 +210,23 @@ type fileReader struct {
 	shardWalk
 	file    HeldFile
 	id      uint64 // 0: of all clients
-	left    int
+	limit   int
 	holders map[*holder]*FileHolder
+	seen    map[*Open]struct{} // in the file: when another one is closed, one may move
 }
 
 func (r *fileReader) readFile(f *file) {
-	for i := len(f.opens) - 1; i >= 0; i-- {
-		o := f.opens[i]
-		if r.wants(&o.client.holder) && !r.readOpen(o) {
-			return
-		}
-		r.visitEntry()
-		i = min(i, len(f.opens))
-	}
-	for i := len(f.delegations) - 1; i >= 0; i-- {
-		d := f.delegations[i]
-		if r.wants(&d.client.holder) && !r.readDelegation(d) {
-			return
-		}
-		r.visitEntry()
-		i = min(i, len(f.delegations))
-	}
+	r.readOpens(f)
+	r.readDelegations(f)
 	for m, held := range f.machines {
-		if r.wants(&m.holder) && !r.readMachineFile(held) {
-			return
+		if r.wants(&m.holder) && !r.readShares(held) {
+			break
+		}
+		r.visitEntry()
+	}
+	for _, owner := range f.owners {
+		if r.wants(owner.holder) && !r.readLocks(owner) {
+			break
 		}
 		r.visitEntry()
 	}
@@ -262,14 +255,17 @@ func (f *HeldFile) sortEntries() {
 // wants reports whether the reader is for a holder.
 func (r *fileReader) wants(h *holder) bool { return r.id == 0 || r.id == h.id }
 
-// count counts an entry of the snapshot, and returns false if that is full.
-func (r *fileReader) count() bool {
-	if r.left == 0 {
-		r.file.Omitted = true
-		return false
-	}
-	r.left--
-	return true
+// hasSpace reports whether the snapshot may have one more entry of a kind.
+func (r *fileReader) hasSpace(entries int) bool {
+	r.file.Omitted = r.file.Omitted || entries >= r.limit
+	return entries < r.limit
+}
+
+// isFirstVisit reports whether the reader has not read an open or delegation yet.
+func (r *fileReader) isFirstVisit(o *Open) bool {
+	_, seen := r.seen[o]
+	r.seen[o] = struct{}{}
+	return !seen
 }
 
 func (r *fileReader) useHandle(handle string) {
@@ -278,65 +274,55 @@ func (r *fileReader) useHandle(handle string) {
 	}
 }
 
-func (r *fileReader) readOpen(o *Open) bool {
-	if !r.count() {
-		return false
-	}
-	r.useHandle(o.key.handle)
-	by := r.describeHolder(&o.client.holder)
-	modes := o.modes.Load()
-	r.file.Opens = append(r.file.Opens, HeldOpen{by, modes & nfs4.ShareBoth, modes >> denyShift})
-	return r.readLockSets(by, o)
-}
-
-// readLockSets reads the locks through an open or delegation.
-func (r *fileReader) readLockSets(by *FileHolder, o *Open) bool {
-	for _, set := range o.locks {
-		if !r.readLocks(by, &set.ownerLocks) {
-			return false
+func (r *fileReader) readOpens(f *file) {
+	for i := len(f.opens) - 1; i >= 0; i-- {
+		if o := f.opens[i]; r.wants(&o.client.holder) && r.isFirstVisit(o) {
+			if !r.hasSpace(len(r.file.Opens)) {
+				return
+			}
+			r.useHandle(o.key.handle)
+			modes := o.modes.Load()
+			r.file.Opens = append(r.file.Opens, HeldOpen{r.describeHolder(&o.client.holder), modes & nfs4.ShareBoth, modes >> denyShift})
 		}
 		r.visitEntry()
+		i = min(i, len(f.opens))
 	}
-	return true
 }
 
-func (r *fileReader) readLocks(by *FileHolder, l *ownerLocks) bool {
-	for lock := range l.part.Within(locks.Range{End: locks.ToEnd}) {
-		if !r.count() {
-			return false
+func (r *fileReader) readDelegations(f *file) {
+	for i := len(f.delegations) - 1; i >= 0; i-- {
+		if d := f.delegations[i]; r.wants(&d.client.holder) && r.isFirstVisit(&d.Open) {
+			if !r.hasSpace(len(r.file.Delegations)) {
+				return
+			}
+			r.useHandle(d.key.handle)
+			r.file.Delegations = append(r.file.Delegations, HeldDelegation{r.describeHolder(&d.client.holder), d.Writes(), d.recalled})
 		}
-		r.file.Locks = append(r.file.Locks, HeldLock{by, l.owner.name, lock.Range, lock.Exclusive})
 		r.visitEntry()
+		i = min(i, len(f.delegations))
 	}
-	return true
 }
 
-func (r *fileReader) readDelegation(d *Delegation) bool {
-	if !r.count() {
-		return false
-	}
-	r.useHandle(d.key.handle)
-	by := r.describeHolder(&d.client.holder)
-	r.file.Delegations = append(r.file.Delegations, HeldDelegation{by, d.Writes(), d.recalled})
-	return r.readLockSets(by, &d.Open)
-}
-
-func (r *fileReader) readMachineFile(f *machineFile) bool {
+func (r *fileReader) readShares(f *machineFile) bool {
 	if len(f.handles) > 0 {
 		r.useHandle(f.handles[0].handle)
 	}
-	by := r.describeHolder(&f.machine.holder)
 	for _, modes := range f.shares {
-		if !r.count() {
+		if !r.hasSpace(len(r.file.Opens)) {
 			return false
 		}
-		r.file.Opens = append(r.file.Opens, HeldOpen{by, modes & nfs4.ShareBoth, modes >> denyShift})
+		r.file.Opens = append(r.file.Opens, HeldOpen{r.describeHolder(&f.machine.holder), modes & nfs4.ShareBoth, modes >> denyShift})
 		r.visitEntry()
 	}
-	for _, l := range f.locks {
-		if !r.readLocks(by, l) {
+	return true
+}
+
+func (r *fileReader) readLocks(owner *lockOwner) bool {
+	for lock := range owner.ranges.Within(locks.Range{End: locks.ToEnd}) {
+		if !r.hasSpace(len(r.file.Locks)) {
 			return false
 		}
+		r.file.Locks = append(r.file.Locks, HeldLock{r.describeHolder(owner.holder), owner.name, lock.Range, lock.Exclusive})
 		r.visitEntry()
 	}
 	return true
@@ -349,7 +335,7 @@ func (r *fileReader) readWaiter(w *Waiting) bool {
 	if !w.queued || w.holder.client != nil && now-w.deniedAt > 2*s.config.Lease {
 		return true
 	}
-	if !r.count() {
+	if !r.hasSpace(len(r.file.Waiters)) {
 		return false
 	}
 	r.file.Waiters = append(r.file.Waiters, LockWaiter{
@@ -374,6 +360,7 @@ func (r *fileReader) describeHolder(h *holder) *FileHolder {
 	default:
 		d.Minor = c.minor
 		for _, session := range c.sessions {
+			r.part.countEntry()
 			if d.Conn = session.anyConn(); d.Conn != nil {
 				break
 			}

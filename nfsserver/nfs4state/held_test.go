@@ -77,9 +77,10 @@ func TestHeldFile(t *testing.T) {
 	q.advanceClock(2*testLease + 1)
 	assert.Len(t, q.mustHeld("f", 0, 100).Waiters, 1, "a client that no longer asks has given up")
 
-	cut := q.mustHeld("f", 0, 5)
+	cut := q.mustHeld("f", 0, 1)
 	assert.True(t, cut.Omitted)
-	assert.Equal(t, 5, len(cut.Opens)+len(cut.Locks)+len(cut.Waiters))
+	assert.Equal(t, []int{1, 1, 1}, []int{len(cut.Opens), len(cut.Locks), len(cut.Waiters)}, "opens hide no locks or waiters")
+	assert.False(t, q.mustHeld("f", 0, 4).Omitted)
 	_, held := q.HeldFile("none", 0, 5)
 	assert.False(t, held)
 }
@@ -197,4 +198,41 @@ func TestHeldSteps(t *testing.T) {
 	}
 	close(stop)
 	<-done
+}
+
+// TestHeldOnce checks that a list has no open twice, although CLOSEs move others while the list is
+// read.
+func TestHeldOnce(t *testing.T) {
+	const n = 100
+	for range 10 {
+		w := newTestState(manyGoroutines{t})
+		var others []nfs4.StateID
+		s := w.newTestClient("other")
+		for i := range 20 * n {
+			_, id := w.mustOpen(s, fmt.Sprint("o", i), "f", nfs4.ShareRead, 0, nil)
+			others = append(others, id)
+		}
+		for i := range n {
+			w.mustOpen(w.newTestClient(fmt.Sprint("c", i)), "o", "f", nfs4.ShareRead, 0, nil)
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for i := range others {
+				w.Close(s, &others[i])
+			}
+		}()
+		f := w.mustHeld("f", 0, 30*n)
+		<-done
+		opens := make(map[uint64]int)
+		for _, o := range f.Opens {
+			if o.ID != s.ClientID() {
+				opens[o.ID]++
+			}
+		}
+		assert.Equal(t, n, len(opens))
+		for _, times := range opens {
+			assert.Equal(t, 1, times)
+		}
+	}
 }

@@ -88,13 +88,18 @@ func (p *Part) Ranges(yield func(Range) bool) {
 }
 
 // Within calls yield for each lock in p, clipped to r, in offset order, until yield returns false.
-func (p *Part) Within(r Range) func(yield func(Lock) bool) {
+func (p *Part) Within(r Range) func(yield func(Lock) bool) { return p.owner.within(&p.locks, r) }
+
+// Within calls yield for each of w's locks, clipped to r, in offset order, until yield returns false.
+func (w *Owner) Within(r Range) func(yield func(Lock) bool) { return w.within(&w.locks, r) }
+
+func (w *Owner) within(t *tree, r Range) func(yield func(Lock) bool) {
 	return func(yield func(Lock) bool) {
-		for n := p.locks.firstFrom(r.Start); n != nil && n.Start <= r.End; {
-			if !yield(Lock{Range{max(n.Start, r.Start), min(n.End, r.End)}, n.exclusive, p.owner}) || n.End >= r.End {
+		for n := t.firstFrom(r.Start); n != nil && n.Start <= r.End; {
+			if !yield(Lock{Range{max(n.Start, r.Start), min(n.End, r.End)}, n.exclusive, w}) || n.End >= r.End {
 				return
 			}
-			n = p.locks.firstFrom(n.End + 1)
+			n = t.firstFrom(n.End + 1)
 		}
 	}
 }
