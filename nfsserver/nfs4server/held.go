@@ -3,6 +3,7 @@ package nfs4server
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
@@ -111,41 +112,86 @@ func (s *Server) HasHostPath(path string) bool { return s.exports.HasHostPath(pa
 // locateTime is the maximum time for the locations in a list.
 const locateTime = 2 * time.Second
 
+// Bounds of the goroutines that wait for storage to locate files.
+const (
+	maxLocating    = 4  // in one export
+	maxAllLocating = 64 // in all
+)
+
+// locators counts the goroutines that locate files, by export.
+type locators struct {
+	mu       sync.Mutex
+	byExport map[string]int
+	all      int
+}
+
+// add counts a goroutine, and returns false if there are too many.
+func (l *locators) add(export string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.byExport[export] == maxLocating || l.all == maxAllLocating {
+		return false
+	}
+	if l.byExport == nil {
+		l.byExport = make(map[string]int)
+	}
+	l.byExport[export]++
+	l.all++
+	return true
+}
+
+func (l *locators) remove(export string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all--
+	if l.byExport[export]--; l.byExport[export] == 0 {
+		delete(l.byExport, export)
+	}
+}
+
+// A locatedFile is the location of a file in a list.
+type locatedFile struct {
+	index    int
+	location exportset.Location
+}
+
 // locateFiles sets the files' locations. Without an answer from the storage, only the exports are
-// known. While maxLocating calls wait for storage, it queries none.
+// known: an export with hung storage hides no other export's paths.
 func (s *Server) locateFiles(ctx context.Context, list []HeldFile) {
 	handles := make([]string, len(list))
+	byExport := make(map[string][]int)
 	for i := range list {
 		handles[i] = list[i].Handle
-		list[i].Export = s.exports.LocateExport([]byte(handles[i]))
-	}
-	select {
-	case s.locating <- struct{}{}:
-	default:
-		return
+		if e := s.exports.LocateExport([]byte(handles[i])); e != "" {
+			list[i].Export = e
+			byExport[e] = append(byExport[e], i)
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, locateTime)
 	defer cancel()
-	found := make(chan exportset.Location)
-	go func() {
-		defer func() { <-s.locating }()
-		for _, h := range handles {
-			select {
-			case found <- s.exports.Locate(ctx, []byte(h)):
-			case <-ctx.Done():
-				return
-			}
+	found, waiting := make(chan locatedFile), 0
+	for export, indexes := range byExport {
+		if !s.locating.add(export) {
+			continue
 		}
-	}()
-	for i := range list {
+		waiting += len(indexes)
+		go func() {
+			defer s.locating.remove(export)
+			for _, i := range indexes {
+				select {
+				case found <- locatedFile{i, s.exports.Locate(ctx, []byte(handles[i]))}:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}()
+	}
+	for range waiting {
 		select {
 		case l := <-found:
-			list[i].Location = l
+			list[l.index].Location = l.location
 		case <-ctx.Done():
 			return
 		}
 	}
 }
-
-// maxLocating bounds the goroutines that wait for storage to locate files.
-const maxLocating = 4

@@ -22,6 +22,14 @@ type fakePathFS struct {
 	answer chan struct{}
 }
 
+func newFakePathFS() *fakePathFS {
+	return &fakePathFS{mem.New(mem.Options{Size: 1 << 30, Mode: 0o777}), make(chan struct{})}
+}
+
+func (fs *fakePathFS) export(path string) exportset.Export {
+	return exportset.Export{Path: path, FS: fs, Clients: exports.Everyone(exports.Options{Insecure: true, NoRootSquash: true})}
+}
+
 func (fs *fakePathFS) HostPath(h vfs.Handle) (string, bool, error) {
 	if h == fs.Root() {
 		return "/srv", false, nil
@@ -35,8 +43,8 @@ func (fs *fakePathFS) HostPath(h vfs.Handle) (string, bool, error) {
 // responds.
 func TestHeldFilesHung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fs := &fakePathFS{mem.New(mem.Options{Size: 1 << 30, Mode: 0o777}), make(chan struct{})}
-		g := newTestServer(t, exportset.Export{Path: "/x", FS: fs, Clients: exports.Everyone(exports.Options{Insecure: true, NoRootSquash: true})}).connectClient()
+		fs := newFakePathFS()
+		g := newTestServer(t, fs.export("/x")).connectClient()
 		_, _, st := g.openName(openArgs("o", "f", nfs4.ShareWrite, 0, nfs4.Unchecked))
 		require.Equal(t, nfs4.OK, st)
 		list := func() HeldFile {
@@ -70,5 +78,29 @@ func TestHeldFilesHung(t *testing.T) {
 		assert.Equal(t, []any{"/x", "/srv/f", true}, []any{f.Export, f.Path, f.Removed})
 		assert.True(t, g.s.HasHostPath("/srv/f"))
 		assert.False(t, g.s.HasHostPath("/srvf"))
+	})
+}
+
+// TestHeldFilesHungExport checks that hung storage of one export hides no paths of another, however
+// many lists wait for it.
+func TestHeldFilesHungExport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hung, healthy := newFakePathFS(), newFakePathFS()
+		close(healthy.answer)
+		g := newTestServer(t, hung.export("/x"), healthy.export("/y")).connectClient()
+		for _, export := range []string{"x", "y"} {
+			var res nfs4.OpenRes
+			st, _ := g.sendSteps(putRootStep(), lookupStep(export), step{nfs4.OpOpen, openArgs("o", "f", nfs4.ShareWrite, 0, nfs4.Unchecked), &res})
+			require.Equal(t, nfs4.OK, st)
+		}
+		for range maxLocating + 1 {
+			p, _ := g.s.HeldFiles(t.Context(), 0, "", 10)
+			paths := make(map[string]string)
+			for _, f := range p.Files {
+				paths[f.Export] = f.Path
+			}
+			assert.Equal(t, map[string]string{"/x": "", "/y": "/srv/f"}, paths)
+		}
+		close(hung.answer)
 	})
 }

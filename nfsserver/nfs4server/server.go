@@ -82,9 +82,9 @@ type Server struct {
 	counts        *rpcstats.Operations
 	callbacks     callbackQueues
 	offloads      *offloadTable
-	pollsLocks    atomic.Bool   // pollLocks is running
-	locating      chan struct{} // semaphore with maxLocating places: see locateFiles
-	compounds     sync.Pool     // contains *compound
+	pollsLocks    atomic.Bool // pollLocks is running
+	locating      locators
+	compounds     sync.Pool // contains *compound
 
 	onlyEncrypted bool
 
@@ -127,7 +127,7 @@ const (
 func New(c Config) *Server {
 	s := &Server{
 		exports: c.Exports, state: c.State, log: c.Exports.Log(), lease: c.Lease, id: c.ID, slots: c.MaxSlots, owners: c.Owners, readDelegations: !c.NoDelegations, writeDelegations: c.WriteDelegations && !c.NoDelegations,
-		writeBackPause: maxWriteBackPause, offloads: newOffloads(), locating: make(chan struct{}, maxLocating), back: c.Back, onlyEncrypted: c.OnlyEncrypted,
+		writeBackPause: maxWriteBackPause, offloads: newOffloads(), back: c.Back, onlyEncrypted: c.OnlyEncrypted,
 		counts: rpcstats.NewOperations(uint32(nfs4.NumOp)),
 	}
 	if s.slots == 0 {
