@@ -57,7 +57,9 @@ file has some, and if a time before 1970 or after 2106 becomes the nearest one
 that NFSv3 can represent; the exit status is still 0.
 
 The copy of a file grows under the name NAME.part, and replaces NAME when it is
-complete: other programs see the old file or the new one. (A NAME of more than
+complete: other programs see the old file or the new one. Without -p, the new one has
+the old one's mode, and for root its owner; its access control list, extended
+attributes and other hard links are not kept. (A NAME of more than
 ` + fmt.Sprint(copytree.MaxNameLength) + ` bytes is shortened first. If NAME is a symbolic link, a device or a FIFO, data
 are written through it, without NAME.part.) If a copy is interrupted, NAME.part
 stays, except that of a small file, and standard error names it. With --resume,

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -406,4 +407,68 @@ func TestCpStreams(t *testing.T) {
 		}
 		assert.NotEmpty(t, stderr, args)
 	}
+}
+
+// TestCpResumeHole checks that data of an older version does not stay where the source has
+// a hole.
+func TestCpResumeHole(t *testing.T) {
+	r := newTestServer(t)
+	here := t.TempDir()
+	const equal, size = 2 << 20, 8 << 20
+	data := randomBytes(size, 1)
+	for src, dst := range map[string]string{here + "/up": r.url, r.url + "/down": here} {
+		from, to, name := here, r.dir, "up"
+		if dst == here {
+			from, to, name = r.dir, here, "down"
+		}
+		writeFile(t, data[:equal], from, name)
+		require.NoError(t, os.Truncate(filepath.Join(from, name), size))
+		writeFile(t, data, to, name+".part")
+		mustRun(t, "cp", "--resume", "--checksum", src, dst)
+		assertContent(t, append(bytes.Clone(data[:equal]), make([]byte, size-equal)...), to, name)
+	}
+}
+
+// TestCpKeepsMode checks that a file that is replaced keeps its mode, and what a symbolic
+// link leads to.
+func TestCpKeepsMode(t *testing.T) {
+	r := newTestServer(t)
+	here := t.TempDir()
+	for _, dir := range []string{r.dir, here} {
+		for name, mode := range map[string]fs.FileMode{"private": 0o600, "public": 0o666, "shown": 0o604} {
+			writeFile(t, []byte("old"), dir, name)
+			require.NoError(t, os.Chmod(filepath.Join(dir, name), mode))
+		}
+		require.NoError(t, os.Symlink("shown", filepath.Join(dir, "link")))
+		writeFile(t, []byte("new"), dir, "src")
+		require.NoError(t, os.Chmod(filepath.Join(dir, "src"), 0o444))
+	}
+	for _, name := range []string{"private", "public", "link"} {
+		mustRun(t, "cp", here+"/src", r.url+"/"+name)
+		mustRun(t, "cp", r.url+"/src", filepath.Join(here, name))
+	}
+	for _, dir := range []string{r.dir, here} {
+		for name, want := range map[string]fs.FileMode{"private": 0o600, "public": 0o666, "link": 0o604} {
+			info, err := os.Stat(filepath.Join(dir, name))
+			require.NoError(t, err)
+			assert.Equal(t, want, info.Mode(), filepath.Join(dir, name))
+			assertContent(t, []byte("new"), dir, name)
+		}
+	}
+}
+
+// TestCpUpdateLinks checks that --update leaves a newer file alone that has the name of a
+// hard link.
+func TestCpUpdateLinks(t *testing.T) {
+	r := newTestServer(t)
+	src := t.TempDir()
+	writeFile(t, []byte("old"), src, "t", "a")
+	past := time.Now().Add(-time.Hour)
+	require.NoError(t, os.Chtimes(src+"/t/a", past, past))
+	require.NoError(t, os.Link(src+"/t/a", src+"/t/b"))
+	writeFile(t, []byte("newer"), r.dir, "t", "a")
+	writeFile(t, []byte("newest"), r.dir, "t", "b")
+	mustRun(t, "cp", "-r", "--update", src+"/t", r.url)
+	assertContent(t, []byte("newer"), r.dir, "t", "a")
+	assertContent(t, []byte("newest"), r.dir, "t", "b")
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -167,4 +168,38 @@ func TestProgressMoves(t *testing.T) {
 	assert.Contains(t, got, "1/2 files  25%")
 	assert.Contains(t, got, "(50/200 MiB")
 	assert.Contains(t, got, "100%", "at the end")
+}
+
+// TestSyncSparse checks that a growing copy with holes is put on stable storage too:
+// Resume trusts all but its end.
+func TestSyncSparse(t *testing.T) {
+	r := newServer(t)
+	writeRemoteFile(t, r, "f", bytes.Repeat([]byte("x"), syncInterval+1))
+	e, err := r.Tree().stat(t.Context(), "f", true)
+	require.NoError(t, err)
+	e.used = 0
+	var synced atomic.Int32
+	t.Cleanup(func() { syncFile = (*os.File).Sync })
+	syncFile = func(*os.File) error { synced.Add(1); return nil }
+	c := newCopier(t, new([]error))
+	require.NoError(t, c.copyFile(r.Tree(), e, localTree(), filepath.Join(t.TempDir(), "f")))
+	require.NoError(t, c.Wait())
+	assert.EqualValues(t, 3, synced.Load(), "while it grows, when it is complete, and its name")
+}
+
+// TestPartReplaced checks that attributes of a partial file never change the file to which
+// a symbolic link leads that another user has put in its place.
+func TestPartReplaced(t *testing.T) {
+	dir := t.TempDir()
+	victim, part := filepath.Join(dir, "victim"), filepath.Join(dir, "f.part")
+	require.NoError(t, os.WriteFile(victim, nil, 0o600))
+	f, err := localTree().createPart(t.Context(), part, 0o600, new(entry))
+	require.NoError(t, err)
+	defer f.closeFile()
+	require.NoError(t, os.Remove(part))
+	require.NoError(t, os.Symlink(victim, part))
+	require.NoError(t, f.setAttr(t.Context(), attrChange{setMode: true, mode: 0o666}))
+	info, err := os.Stat(victim)
+	require.NoError(t, err)
+	assert.EqualValues(t, 0o600, info.Mode())
 }

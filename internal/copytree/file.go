@@ -65,13 +65,17 @@ func (c *Copier) copyFile(from Tree, e entry, to Tree, target string) error {
 		return nil
 	}
 	c.warnAttributes(from, e.path, src)
+	inPlace := there != nil && !there.kind.IsRegular()
 	mode := e.mode &^ c.cfg.Umask & 0o777
-	if c.cfg.Preserve {
+	if c.cfg.Preserve || there != nil && !inPlace {
 		mode &= 0o700 // no other user may read an incomplete copy
 	}
-	dst, err := c.openOutput(src, &e, to, target, mode|0o600, there != nil && !there.kind.IsRegular())
+	dst, err := c.openOutput(src, &e, to, target, mode|0o600, inPlace)
 	if err != nil {
 		return err
+	}
+	if !inPlace {
+		dst.replaced = there
 	}
 	sourceFailed, err := c.writeOutput(src, dst, &e, mode)
 	if cerr := dst.closeFile(); err == nil {
@@ -127,9 +131,12 @@ func (c *Copier) writeOutput(src openFile, dst *output, e *entry, mode uint32) (
 			return true, errors.Join(err, errChanged)
 		}
 	}
-	ch := c.newAttrChange(e, dst.to, true)
+	ch := c.newAttrChange(e, dst.to, dst.part != "")
 	ch.resetAtime = dst.part != "" && !e.mark().IsZero()
-	change := ch.setTimes || ch.resetAtime || dst.isResumed || mode|0o600 != mode
+	if old := dst.replaced; old != nil && !c.cfg.Preserve {
+		ch.mode, ch.setOwner, ch.uid, ch.gid = old.mode&0o777, dst.to.mayChown(), old.uid, old.gid
+	}
+	change := ch.setTimes || dst.replaced != nil || ch.resetAtime || dst.isResumed || ch.setMode && mode|0o600 != mode
 	return false, dst.complete(c, ch, change)
 }
 
@@ -208,14 +215,14 @@ func (c *Copier) uploadFile(src *localFile, dst *nfsclient.File, e *entry, off i
 }
 
 func (c *Copier) downloadFile(src *nfsclient.File, dst *localFile, e *entry, off int64) (sourceFailed bool, err error) {
-	stable := &syncingWriter{f: dst}
+	stable := &syncingWriter{Writer: dst, f: dst}
 	w := &countingWriter{w: stable, bar: c.bar}
 	holes := &sparseWriter{f: dst.File, off: off}
 	regular := dst.isRegular()
 	sparse := e.isSparse() && regular
 	switch {
 	case sparse:
-		w.w = holes
+		stable.Writer = holes
 	case !regular:
 		w.w = dst
 	case off > 0:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 
@@ -11,11 +12,7 @@ import (
 )
 
 // A localFile is an open file on this machine.
-type localFile struct {
-	*os.File
-	fs   hostFS
-	path string
-}
+type localFile struct{ *os.File }
 
 func (t *hostTree) openFile(_ context.Context, e entry) (openFile, error) {
 	how := os.O_RDONLY
@@ -26,7 +23,7 @@ func (t *hostTree) openFile(_ context.Context, e entry) (openFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &localFile{File: f, fs: t.fs, path: e.path}, nil
+	return &localFile{f}, nil
 }
 
 func (t *hostTree) createFile(_ context.Context, path string, mode uint32) (openFile, error) {
@@ -34,7 +31,7 @@ func (t *hostTree) createFile(_ context.Context, path string, mode uint32) (open
 	if err != nil {
 		return nil, err
 	}
-	return &localFile{File: f, fs: t.fs, path: path}, nil
+	return &localFile{f}, nil
 }
 
 func (f *localFile) version(context.Context) (fileVersion, error) {
@@ -50,9 +47,13 @@ func (f *localFile) readAt(_ context.Context, p []byte, off int64) (int, error) 
 	return f.ReadAt(p, off)
 }
 
+// setAttr changes the attributes of the open file: another user may have replaced the
+// name by a symbolic link.
 func (f *localFile) setAttr(_ context.Context, c attrChange) error {
-	return setHostAttr(f.fs, f.path, c)
+	return setHostAttr(osFS{}, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), c)
 }
+
+func (f *localFile) truncate(_ context.Context, size int64) error { return f.Truncate(size) }
 
 func (f *localFile) closeFile() error { return f.Close() }
 

@@ -3,23 +3,23 @@ package copytree
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-func (t *hostTree) createPart(_ context.Context, path string, mode uint32, src *entry) (openFile, error) {
+func (t *hostTree) createPart(ctx context.Context, path string, mode uint32, src *entry) (openFile, error) {
 	f, err := t.fs.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, fs.FileMode(mode&0o777))
 	if err != nil {
 		return nil, err
 	}
-	part := &localFile{File: f, fs: t.fs, path: path}
+	part := &localFile{f}
 	err = part.lock()
 	if mark := src.mark(); err == nil && !mark.IsZero() {
-		err = t.fs.Chtimes(path, mark, time.Time{})
+		err = part.setAttr(ctx, attrChange{setMark: true, atime: mark})
 	}
 	if err != nil {
 		f.Close()
@@ -36,7 +36,7 @@ func (t *hostTree) openPart(_ context.Context, e entry) (openFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	part := &localFile{File: f, fs: t.fs, path: e.path}
+	part := &localFile{f}
 	info, err := f.Stat()
 	if err == nil {
 		err = part.lock()
@@ -83,6 +83,7 @@ func (t *hostTree) syncNames(_ context.Context, path string) error {
 // A syncingWriter writes to a file that it puts on stable storage every syncInterval
 // bytes, so that at most 2*syncInterval bytes are lost if the host crashes.
 type syncingWriter struct {
+	io.Writer
 	f       *localFile
 	pending int64
 	synced  chan error // result of the last sync; nil before the first
@@ -90,7 +91,7 @@ type syncingWriter struct {
 
 // Write implements io.Writer.
 func (w *syncingWriter) Write(p []byte) (int, error) {
-	n, err := w.f.Write(p)
+	n, err := w.Writer.Write(p)
 	if w.pending += int64(n); err != nil || w.pending < syncInterval {
 		return n, err
 	}

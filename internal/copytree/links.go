@@ -130,7 +130,7 @@ func (c *Copier) linkToCopy(l *linkedFile, n sourceName) {
 	to := n.to.to
 	err := to.link(c.ctx, l.copy, n.to.path)
 	if errors.Is(err, fs.ErrExist) {
-		err = c.replaceByLink(l, n.to)
+		err = c.replaceByLink(l, n)
 	}
 	switch {
 	case err == nil:
@@ -143,10 +143,11 @@ func (c *Copier) linkToCopy(l *linkedFile, n sourceName) {
 	}
 }
 
-// replaceByLink removes the object at a name, and makes the name a link to the
-// copied file. The object may be the copy itself: sources with the same name have
-// the same destination.
-func (c *Copier) replaceByLink(l *linkedFile, n destination) error {
+// replaceByLink removes the object at a name, unless it is up to date, and makes the
+// name a link to the copied file. The object may be the copy itself: sources with the
+// same name have the same destination.
+func (c *Copier) replaceByLink(l *linkedFile, source sourceName) error {
+	n := source.to
 	there, err := n.to.stat(c.ctx, n.path, false)
 	if err != nil {
 		return err
@@ -160,6 +161,14 @@ func (c *Copier) replaceByLink(l *linkedFile, n destination) error {
 		return errNoLink // it may be the copy, whose directory may be closed
 	case err == nil && first.id == there.id:
 		return nil
+	}
+	src, err := source.from.openFile(c.ctx, source.e)
+	if err != nil {
+		return err
+	}
+	defer src.closeFile()
+	if same, err := c.isUpToDate(src, &source.e, n.to, &there); err != nil || same {
+		return err
 	}
 	if err := n.to.remove(c.ctx, n.path); err != nil {
 		return err

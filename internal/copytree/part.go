@@ -29,6 +29,8 @@ type output struct {
 	part string // "": the file is written in place
 	off  int64  // the length that is already there
 
+	replaced *entry // the file at path, whose mode and owner stay without Preserve; or nil
+
 	isResumed bool
 }
 
@@ -132,6 +134,9 @@ func (c *Copier) resumePart(src openFile, e *entry, to Tree, part string) (openF
 	}
 	if now, verr := f.version(c.ctx); err == nil && verr == nil && now != there.version() {
 		err = errPartInUse
+	}
+	if err == nil && same < there.size { // a copy with holes does not overwrite what is there
+		err = f.truncate(c.ctx, same)
 	}
 	if mark := e.mark(); err == nil && !mark.IsZero() { // reading may have replaced it
 		err = f.setAttr(c.ctx, attrChange{setMark: true, atime: mark})

@@ -118,6 +118,10 @@ func (f *remoteFile) setAttr(ctx context.Context, c attrChange) error {
 	return setRemoteAttr(c, func(a nfs3.SetAttr) error { return f.SetAttr(ctx, a) })
 }
 
+func (f *remoteFile) truncate(ctx context.Context, size int64) error {
+	return f.Truncate(ctx, uint64(size))
+}
+
 func (f *remoteFile) closeFile() error { return nil }
 
 func (t *remoteTree) mkdir(ctx context.Context, path string, mode uint32) error {

@@ -56,5 +56,6 @@ func (f *streamFile) readAt(context.Context, []byte, int64) (int, error) {
 	return 0, errors.ErrUnsupported
 }
 
+func (f *streamFile) truncate(context.Context, int64) error     { return errors.ErrUnsupported }
 func (f *streamFile) setAttr(context.Context, attrChange) error { return nil }
 func (f *streamFile) closeFile() error                          { return nil }

@@ -70,6 +70,7 @@ type openFile interface {
 	version(ctx context.Context) (fileVersion, error)
 	// readAt fills p, unless the file ends first.
 	readAt(ctx context.Context, p []byte, off int64) (int, error)
+	truncate(ctx context.Context, size int64) error
 	setAttr(ctx context.Context, c attrChange) error
 	closeFile() error
 }
