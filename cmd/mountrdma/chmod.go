@@ -65,6 +65,7 @@ type modeChange []modeClause
 type modeClause struct {
 	op       byte // '=', '+' or '-'
 	who      uint32
+	clear    uint32 // with '=': the bits that are replaced
 	bits     uint32 // for each of user, group and others
 	ifSearch bool   // X
 }
@@ -73,7 +74,7 @@ type modeClause struct {
 // Its errors are usage errors.
 func parseMode(word string, umask uint32) (modeChange, error) {
 	if n, err := strconv.ParseUint(word, 8, 16); err == nil && n <= 0o7777 {
-		return modeChange{{op: '=', who: 0o7777, bits: uint32(n)}}, nil
+		return modeChange{{op: '=', who: 0o7777, clear: 0o7777, bits: uint32(n)}}, nil
 	}
 	var list modeChange
 	for clause := range strings.SplitSeq(word, ",") {
@@ -85,8 +86,9 @@ func parseMode(word string, umask uint32) (modeChange, error) {
 		for _, w := range clause[:i] {
 			c.who |= map[rune]uint32{'u': 0o4700, 'g': 0o2070, 'o': 0o1007, 'a': 0o7777}[w]
 		}
+		c.clear = c.who
 		if i == 0 {
-			c.who = 0o7777 &^ umask
+			c.who, c.clear = 0o7777&^umask, 0o7777
 		}
 		for _, b := range clause[i+1:] {
 			c.bits |= map[rune]uint32{'r': 0o444, 'w': 0o222, 'x': 0o111, 's': 0o6000, 't': 0o1000}[b]
@@ -113,7 +115,7 @@ func (list modeChange) apply(mode uint32, isDir bool) uint32 {
 		case '-':
 			mode &^= bits
 		default:
-			mode = mode&^c.who | bits
+			mode = mode&^c.clear | bits
 		}
 	}
 	return mode & 0o7777

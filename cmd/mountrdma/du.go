@@ -17,12 +17,18 @@ type duOptions struct {
 	summarize, human, apparent bool
 
 	out  *bufio.Writer
-	seen map[[2]uint64]bool // files with several names
-	sums []uint64           // bytes, by depth
+	seen map[seenFile]bool // files with several names
+	sums []uint64          // bytes, by depth
+}
+
+// A seenFile identifies a file.
+type seenFile struct {
+	server   server
+	fs, file uint64
 }
 
 func (a *app) newDu() *cobra.Command {
-	o := duOptions{app: a, seen: make(map[[2]uint64]bool)}
+	o := duOptions{app: a, seen: make(map[seenFile]bool)}
 	var urls []location
 	cmd := &cobra.Command{
 		Use:   "du [-s] [-h] URL...",
@@ -67,7 +73,7 @@ func (o *duOptions) addObject(x object) error {
 		o.sums = append(o.sums[:x.depth+1], size)
 		return nil
 	}
-	if id := [2]uint64{x.attr.FSID, x.attr.FileID}; x.attr.Nlink > 1 {
+	if id := (seenFile{x.server, x.attr.FSID, x.attr.FileID}); x.attr.Nlink > 1 {
 		if o.seen[id] {
 			return nil
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,6 +50,43 @@ func TestMv(t *testing.T) {
 		assert.Equal(t, "mountrdma: "+want+"\n", mustFail(t, append([]string{"mv"}, strings.Fields(args)...)...))
 	}
 	assert.FileExists(t, filepath.Join(r.dir, "new", "b"))
+
+	require.NoError(t, os.Link(filepath.Join(r.dir, "new", "b"), filepath.Join(r.dir, "b")))
+	assert.Contains(t, mustFail(t, "mv", r.url+"/b", r.url+"/new"), "are the same file")
+	assert.Contains(t, mustFail(t, "mv", r.url+"/b", r.url+"/b"), "are the same file")
+	mustFail(t, "mv", r.url+"/new", r.url+"/new/in")
+	status, _, stderr := runCommand(t, "mv", r.url+"/b", r.url+"/new/b", r.url+"/new")
+	assert.Equal(t, cli.ExitUsage, status)
+	assert.Contains(t, stderr, "would become the same file")
+}
+
+// TestWalkReplaced checks that a walk does not follow a symbolic link that replaces a
+// directory meanwhile.
+func TestWalkReplaced(t *testing.T) {
+	r := newTestServer(t)
+	writeFile(t, nil, r.dir, "d", "e", "f")
+	writeFile(t, nil, r.dir, "other", "g")
+	var errs strings.Builder
+	a := newApp(io.Discard, &errs)
+	a.newRoot() // sets the defaults of flags
+	defer a.closeSessions()
+	at, err := parseURL(r.url+"/d", false)
+	require.NoError(t, err)
+	in, err := a.openURL(t.Context(), at)
+	require.NoError(t, err)
+	top, err := in.openObject(t.Context())
+	require.NoError(t, err)
+	var seen []string
+	replace := func(o object) error {
+		if seen = append(seen, o.lastName()); o.lastName() == "e" {
+			require.NoError(t, os.Rename(filepath.Join(r.dir, "d", "e"), filepath.Join(r.dir, "away")))
+			require.NoError(t, os.Symlink("../other", filepath.Join(r.dir, "d", "e")))
+		}
+		return nil
+	}
+	assert.ErrorIs(t, (&treeWalk{app: a, before: replace}).run(t.Context(), top), cli.ErrReported)
+	assert.Equal(t, []string{"d", "e"}, seen)
+	assert.Equal(t, "mountrdma: "+r.url+"/d/e: was replaced while the tree was read\n", errs.String())
 }
 
 func TestLn(t *testing.T) {
@@ -95,6 +133,8 @@ func TestParseMode(t *testing.T) {
 		{"u+s,+t", false, 0o755, 0o5755},
 		{"g+s,u-s", true, 0o4755, 0o2755},
 		{"o=", false, 0o777, 0o770},
+		{"=r", false, 0o666, 0o444},
+		{"=rw", false, 0o777, 0o644},
 	} {
 		m, err := parseMode(tt.word, 0o022)
 		require.NoError(t, err, tt.word)

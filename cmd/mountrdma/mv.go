@@ -24,7 +24,17 @@ between exports or servers, use "mountrdma cp -r -p", then "mountrdma rm -r".`,
 			if len(args) < 2 {
 				return errors.New("mv needs a source and a destination: URL... URL")
 			}
-			return a.parseURLs(&urls)(cmd, args)
+			if err := a.parseURLs(&urls)(cmd, args); err != nil {
+				return err
+			}
+			names := make(map[string]location)
+			for _, l := range urls[:len(urls)-1] {
+				if other, ok := names[l.lastName()]; ok {
+					return fmt.Errorf("%v and %v would become the same file", other, l)
+				}
+				names[l.lastName()] = l
+			}
+			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, last := cmd.Context(), len(urls)-1
@@ -74,6 +84,11 @@ func (r remote) moveTo(ctx context.Context, to remote) error {
 		return r.explainError(errIsRoot)
 	case r.fs != to.fs:
 		return r.explainError(fmt.Errorf("cannot move to %v, in another export or server: use cp -r -p, then rm -r", to.location))
+	}
+	from, err := r.openObject(ctx)
+	there, terr := to.openObject(ctx)
+	if err == nil && terr == nil && there.attr.FSID == from.attr.FSID && there.attr.FileID == from.attr.FileID {
+		return r.explainNames(errors.New("are the same file"), to) // for which RENAME does nothing
 	}
 	return r.explainNames(r.fs.Rename(ctx, strings.TrimSuffix(r.rest, "/"), to.rest), to)
 }
