@@ -165,7 +165,7 @@ func openExport(e *exportSpec, st *stateDir, log *slog.Logger) (vfs.FS, error) {
 	if e.memory > 0 {
 		return mem.New(mem.Options{Size: e.memory}), nil
 	}
-	if err := checkDir(e.dir); err != nil {
+	if err := checkDir(e.dir); err != nil && !e.isSubmount() {
 		return nil, err
 	}
 	if err := st.checkOutside(e.dir); err != nil {

@@ -67,6 +67,7 @@ type shareSet struct {
 	exported    map[shareKey]bool
 	list        []exportSpec      // exported, or unavailable
 	submounts   []exportSpec      // likewise, of exports in list
+	left        []string          // submounts and subvolumes that are not exported
 	hidden      map[string]string // see logHiddenMounts
 	unavailable map[string]string // reasons, by path
 	errs        []error           // errors from closing
@@ -98,9 +99,7 @@ func (s *shareSet) acquireShares(list []exportSpec, tolerate func(*exportSpec) b
 	subvolumes, more := s.findSubvolumesLocked(slices.Concat(list, submounts))
 	a.acquireLocked(subvolumes, slices.Repeat([]bool{true}, len(subvolumes)))
 	submounts = append(submounts, subvolumes...)
-	if left = append(left, more...); len(left) > 0 {
-		s.log.Warn("not exporting mounts or Btrfs subvolumes below exports: there are too many, or their names are too long or taken; export them on their own lines", "left", len(left), "first", left[0])
-	}
+	s.logLeftLocked(slices.Concat(left, more, a.left))
 	if len(a.errs) > 0 {
 		for _, sh := range a.used {
 			s.releaseLocked(sh)
@@ -134,6 +133,7 @@ type acquisition struct {
 	used     []*share // acquired, in addition to those exported before
 	exported map[shareKey]bool
 	promised map[*share]bool // whether each is exclusive
+	left     []string        // directories of submounts that are not exported
 	errs     []error
 	lastIDs  func() map[string]uint32
 }
@@ -150,9 +150,13 @@ func (a *acquisition) acquireLocked(list []exportSpec, tolerated []bool) {
 			patience = late
 		}
 		sh, err := s.acquireLocked(e, patience)
+		if err != nil && e.isSubmount() && lastsAsMount(err) {
+			a.left = append(a.left, e.dir)
+			continue
+		}
 		if err != nil && tolerated[i] && !s.closing {
 			s.mu.Unlock()
-			a.taken = append(a.taken, newUnavailable(e, err, a.lastIDs()))
+			a.takeExport(e, newUnavailable(e, err, a.lastIDs()))
 			s.mu.Lock()
 			continue
 		}
@@ -164,13 +168,30 @@ func (a *acquisition) acquireLocked(list []exportSpec, tolerated []bool) {
 			sh.refs++
 			a.used = append(a.used, sh)
 		}
-		a.exported[sh.key] = true
-		a.promised[sh] = e.anyClient(func(o *exports.Options) bool { return o.Exclusive })
-		a.taken = append(a.taken, nfsserver.Export{
+		if !a.takeExport(e, nfsserver.Export{
 			Path: e.name, FS: sh.fs, Clients: e.clients, ID: sh.id, Submount: e.isSubmount(), MountedOn: sh.at.covered,
 			Released: func() { s.releaseShare(sh) },
-		})
+		}) {
+			if !s.exported[sh.key] {
+				a.used = a.used[:len(a.used)-1]
+				s.releaseLocked(sh)
+			}
+			continue
+		}
+		a.exported[sh.key] = true
+		a.promised[sh] = e.anyClient(func(o *exports.Options) bool { return o.Exclusive })
 	}
+}
+
+// takeExport adds what is served for e. It leaves out a submount that has the ID of another export:
+// IDs are hashes of paths, and a user of the host may choose the path of a mount.
+func (a *acquisition) takeExport(e *exportSpec, served nfsserver.Export) bool {
+	if e.isSubmount() && slices.ContainsFunc(a.taken, func(other nfsserver.Export) bool { return other.ID == served.ID }) {
+		a.left = append(a.left, e.dir)
+		return false
+	}
+	a.taken = append(a.taken, served)
+	return true
 }
 
 // acquireLocked returns the share for e, and opens it if necessary, without holding mu. If the
@@ -194,7 +215,7 @@ func (s *shareSet) acquireLocked(e *exportSpec, late <-chan struct{}) (*share, e
 			sh := &share{key: key, state: dir, fs: op.fs, id: id, at: op.at}
 			s.open[key] = sh
 			return sh, nil
-		case other.refs == 0 && e.isSubmount():
+		case e.isSubmount() && (other.refs == 0 || other.key != key):
 			return nil, fmt.Errorf("%s: the file system that was there before is still in use", e.dir)
 		case other.refs == 0:
 			s.closed.Wait()

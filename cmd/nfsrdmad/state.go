@@ -128,8 +128,10 @@ func (s *stateDir) checkOutside(dir string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the state directory %s is inside %s, and clients could reach it: name another with --state", s.dir, dir)
+	return fmt.Errorf("the state directory %s is inside %s, and %w: name another with --state", s.dir, dir, errReachable)
 }
+
+var errReachable = errors.New("clients could reach it")
 
 // resolveDir returns the real path and the device of a directory.
 func resolveDir(dir string) (path string, device uint64, err error) {

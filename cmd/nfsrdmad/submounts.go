@@ -110,17 +110,39 @@ func (s *shareSet) findSubmountsLocked(list []exportSpec) (submounts []exportSpe
 		if !e.crossesMounts() || e.broken {
 			continue
 		}
+		clients := submountClients(e.clients)
 		for _, m := range mounts {
 			name := path.Join(e.name, strings.TrimPrefix(m.Point, s.realDirLocked(e)))
-			if isTaken[name] || len(name) > mount3.PathLen || len(submounts) == maxSubmounts {
+			if isTaken[name] || len(name) > mount3.PathLen {
 				left = append(left, m.Point)
 				continue
 			}
 			isTaken[name] = true
-			submounts = append(submounts, exportSpec{dir: m.Point, name: name, clients: submountClients(e.clients), position: e.position, fault: e.fault, mountID: m.ID})
+			submounts = append(submounts, exportSpec{dir: m.Point, name: name, clients: clients, position: e.position, fault: e.fault, mountID: m.ID})
 		}
 	}
-	return submounts, left
+	submounts, more := s.limitSubmountsLocked(submounts)
+	return submounts, append(left, more...)
+}
+
+// limitSubmountsLocked returns at most maxSubmounts of those found, and the directories of the others.
+// Those that are exported already come first, so that a user of the host who mounts many file systems
+// takes none from clients.
+func (s *shareSet) limitSubmountsLocked(found []exportSpec) (kept []exportSpec, left []string) {
+	if len(found) <= maxSubmounts {
+		return found, nil
+	}
+	rank := make(map[shareKey]int)
+	for _, e := range s.submounts {
+		rank[e.shareKey()] = -1
+	}
+	slices.SortStableFunc(found, func(a, b exportSpec) int { return rank[a.shareKey()] - rank[b.shareKey()] })
+	for _, e := range found[maxSubmounts:] {
+		left = append(left, e.dir)
+	}
+	kept = found[:maxSubmounts]
+	slices.SortFunc(kept, func(a, b exportSpec) int { return strings.Compare(a.name, b.name) })
+	return kept, left
 }
 
 // submountClients returns an export's clients for its submounts: the options for the export itself
@@ -161,6 +183,21 @@ func (s *shareSet) logHiddenMounts(log *slog.Logger) {
 		}
 	}
 	s.hidden = hidden
+}
+
+// lastsAsMount reports whether an error from opening a submount will not change before the mount does:
+// for instance, only its user can read a FUSE file system, or a file is mounted on a file. As with
+// knfsd, clients then see what is beneath.
+func lastsAsMount(err error) bool {
+	return slices.ContainsFunc([]error{unix.EACCES, unix.ENOTDIR, unix.ENAMETOOLONG, errReachable}, func(e error) bool { return errors.Is(err, e) })
+}
+
+// logLeftLocked logs the submounts and subvolumes that are not exported, if they have changed.
+func (s *shareSet) logLeftLocked(left []string) {
+	if len(left) > 0 && !slices.Equal(left, s.left) {
+		s.log.Warn("not exporting mounts or Btrfs subvolumes below exports: there are too many, they cannot be opened, or their names are too long or taken; export those that you need on their own lines", "left", len(left), "first", left[0])
+	}
+	s.left = left
 }
 
 // openSubmount is posix.Open for a submount's directory.

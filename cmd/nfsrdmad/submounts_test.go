@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/internal/mountinfo"
 	"github.com/nfsrdma/nfsrdma/internal/nstest"
@@ -239,4 +240,56 @@ func TestFindSubmounts(t *testing.T) {
 	found, left = s.findSubmountsLocked(list)
 	assert.Len(t, found, maxSubmounts)
 	assert.Len(t, left, 1+2)
+	s.list, s.submounts = list, found
+	for i := range maxSubmounts {
+		add(fmt.Sprint("/srv/aa/", i), "fuse.sshfs")
+	}
+	again, left := s.findSubmountsLocked(list)
+	assert.Equal(t, found, again, "new mounts take no place from those that clients use")
+	assert.Len(t, left, 1+2+maxSubmounts)
+	assert.False(t, s.haveSubmountsChanged())
+}
+
+// TestUnservableSubmounts checks that clients see what is beneath a mount that cannot be served as long
+// as it is mounted, and that the log names it once. A mount at a path that a user of the host has chosen
+// so that its ID is that of another export does not disturb the other.
+func TestUnservableSubmounts(t *testing.T) {
+	nstest.Run(t, func(t *testing.T) {
+		g := newReloadTest(t, "./a 192.0.2.1(rw,crossmnt)\n./b *(rw)")
+		names := collidingNames(g.dir + "/a/")
+		sh := func(script string) { nstest.Script(t, "cd "+g.dir+"/a; "+script) }
+		sh(fmt.Sprintf("mkdir state %[1]s %[2]s; touch file other; mount --bind %[3]s state; mount --bind other file; mount -t tmpfs t %[1]s; mount -t tmpfs t %[2]s", names[0], names[1], g.shares.state.dir))
+		sh("mkdir private")
+		fuse, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+		require.NoError(t, err)
+		defer unix.Close(fuse)
+		require.NoError(t, unix.Mount("fuse", g.dir+"/a/private", "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=1000,group_id=1000", fuse)))
+		defer sh(fmt.Sprintf("umount state file private %s %s", names[0], names[1]))
+		root, _ := g.callMnt(hostA, "a")
+		beneath := g.lookup3(hostA, root, "state")
+		for range 3 {
+			g.retry()
+		}
+		for _, name := range []string{"state", "file", "private", names[0], names[1]} {
+			assert.Equal(t, nfs3.OK, g.lookup3(hostA, root, name).Status, name)
+		}
+		assert.Equal(t, beneath.Object, g.lookup3(hostA, root, "state").Object)
+		assert.Equal(t, 1, strings.Count(g.log.String(), "not exporting mounts"))
+		assert.Contains(t, g.log.String(), "left=4")
+		done, log := g.reloadText("./a 192.0.2.1(ro,crossmnt)")
+		assert.True(t, done, log)
+	})
+}
+
+// collidingNames returns two names that have the same hash32 after a prefix.
+func collidingNames(prefix string) [2]string {
+	known := make(map[uint32]string)
+	for i := 0; ; i++ {
+		name := fmt.Sprint("m", i)
+		h := hash32([]byte(prefix + name))
+		if other, found := known[h]; found {
+			return [2]string{other, name}
+		}
+		known[h] = name
+	}
 }

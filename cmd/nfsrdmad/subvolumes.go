@@ -171,7 +171,7 @@ func (s *shareSet) findSubvolumesLocked(list []exportSpec) (found []exportSpec, 
 			name := path.Join(e.name, v.path)
 			switch {
 			case isTaken[name]:
-			case len(name) > mount3.PathLen || len(found) == maxSubmounts:
+			case len(name) > mount3.PathLen:
 				left = append(left, name)
 			default:
 				found = append(found, exportSpec{
@@ -181,7 +181,8 @@ func (s *shareSet) findSubvolumesLocked(list []exportSpec) (found []exportSpec, 
 			isTaken[name] = true
 		}
 	}
-	return found, left
+	found, more := s.limitSubmountsLocked(found)
+	return found, append(left, more...)
 }
 
 // subvolumeClients returns an export's clients for its subvolumes, which all of them see.

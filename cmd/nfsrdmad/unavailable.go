@@ -64,9 +64,12 @@ func (o *serveOptions) hasExportsFileSettled() bool {
 // newUnavailable returns e as an export that cannot be served at present, because of fault.
 // Without fsid= it has the ID in lastIDs, or the one with which it would be served first.
 func newUnavailable(e *exportSpec, fault error, lastIDs map[string]uint32) nfsserver.Export {
-	id := lastIDs[e.name]
-	if e.fsid.Set() {
+	id, known := lastIDs[e.name]
+	switch {
+	case e.fsid.Set():
 		id = e.fsid.ID()
+	case !known:
+		id = hash32([]byte(e.name))
 	}
 	return nfsserver.Export{
 		Path: e.name, Clients: e.clients, ID: id,
