@@ -18,8 +18,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 )
 
-// TestLivePage checks that a daemon's page has its calls, clients, connections and exports, that a
-// client cannot put anything but text into it, and that it only accepts GET.
+// TestLivePage checks that a daemon's page has its calls, clients, connections and exports, and the
+// beginning of its history, that a client cannot put anything but text into it, and that it only
+// accepts GET.
 func TestLivePage(t *testing.T) {
 	control := filepath.Join(t.TempDir(), "control")
 	s := startDaemon(t, "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--control", control, "--vers", "3,4.2", t.TempDir()+"=/x")
@@ -42,7 +43,7 @@ func TestLivePage(t *testing.T) {
 	assert.Regexp(t, "; style-src 'sha256-[^']+'; script-src 'sha256-[^']+'$", resp.Header.Get("Content-Security-Policy"))
 
 	d := getStatus(t, control)
-	for _, want := range []string{"nfs3 GETATTR", "NFS3ERR_BADHANDLE 1", strconv.Quote(hostile), d.Connections[0].Peer, d.Exports[0].Path, d.Exports[0].Clients[0]} {
+	for _, want := range []string{"nfs3 GETATTR", "NFS3ERR_BADHANDLE 1", strconv.Quote(hostile), d.Connections[0].Peer, d.Exports[0].Path, "*(rw,insecure)", `<b id="rate-connections">1</b>`, `<b id="rate-clients">1</b>`} {
 		assert.True(t, strings.Contains(html.UnescapeString(page), want), want)
 	}
 

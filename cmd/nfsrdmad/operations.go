@@ -25,7 +25,7 @@ import (
 )
 
 // A runningDaemon has the parts of a daemon that status and metrics read. Values are read on
-// request; nothing is collected in between.
+// request; only the history collects values in between.
 type runningDaemon struct {
 	started  time.Time
 	draining atomic.Bool
@@ -61,6 +61,7 @@ type runningDaemon struct {
 	discovery *discovery // or nil
 	tracer    *tracer    // or nil
 	space     report.SpaceReader
+	history   *report.History // nil without metricsAddr
 
 	callTraces callTraces
 }
@@ -84,7 +85,7 @@ func (p *runningDaemon) reportSource() *report.Source {
 		ReloadFailed: p.reloadFailed.Load(), Reloaded: time.Unix(0, p.reloadTime.Load()), Address: p.transportAddr,
 		NFS4: p.nfs4, ClientState: p.stateServer, Observer: p.observer, Replies: p.replies, Security: p.security, TLS: p.tls,
 		Grants: p.grants, Device: p.device, RDMA: p.rdma, TCP: p.tcp,
-		Discovery: func() *report.Discovery { return p.discovery.discoveryStatus() }, Spans: p.tracer.spanStatus,
+		History: p.history, Discovery: func() *report.Discovery { return p.discovery.discoveryStatus() }, Spans: p.tracer.spanStatus,
 	}
 	if a, ok := p.metricsAddr.(*net.TCPAddr); ok {
 		src.ShowsFiles = a.IP.IsLoopback()

@@ -36,14 +36,16 @@ func (p *runningDaemon) openServices(ctx context.Context, o *operatorOptions, en
 	p.endpoints, p.serviceManager = endpoints, serviceManager{log}
 	var m *report.Server
 	var c *controlSocket
+	stopHistory := func() {}
 	defer func() {
 		if err != nil {
 			c.close()
 			m.Close()
+			stopHistory()
 			err = errors.Join(err, closeEndpoints(endpoints))
 		}
 	}()
-	if m, err = p.openMetrics(o, log); err != nil {
+	if m, stopHistory, err = p.openMetrics(o, log); err != nil {
 		return nil, err
 	}
 	if c, err = p.openControl(o, log); err != nil {
@@ -69,20 +71,23 @@ func (p *runningDaemon) openServices(ctx context.Context, o *operatorOptions, en
 		p.discovery.close()
 		c.close()
 		m.Close()
+		stopHistory()
 	}, nil
 }
 
-// openMetrics starts the server for --metrics if that is set.
-func (p *runningDaemon) openMetrics(o *operatorOptions, log *slog.Logger) (*report.Server, error) {
+// openMetrics starts the server for --metrics, and the history for its live page, if that is set.
+func (p *runningDaemon) openMetrics(o *operatorOptions, log *slog.Logger) (m *report.Server, stopHistory func(), err error) {
 	if o.metrics == "" && !p.sockets.Has("metrics") {
-		return nil, nil
+		return nil, func() {}, nil
 	}
 	l, err := p.sockets.Listen("metrics", o.metrics)
 	if err != nil {
-		return nil, cli.ListenError("--metrics", o.metrics, err, "")
+		return nil, func() {}, cli.ListenError("--metrics", o.metrics, err, "")
 	}
 	p.metricsAddr = l.Addr()
-	return report.NewServer(newHTTPServer(p.metricsHandler(), log)).Start(l), nil
+	p.history = report.NewHistory(p.reportSource)
+	stopHistory = p.history.Start() // the page needs its first sample
+	return report.NewServer(newHTTPServer(p.metricsHandler(), log)).Start(l), stopHistory, nil
 }
 
 // openControl opens the control socket if one is configured. If the default socket fails,

@@ -29,6 +29,9 @@ func (s *Server) EndGrace() bool { return s.state.EndGrace() }
 // Expire removes a client with all its state; see nfs4state.State.Expire.
 func (s *Server) Expire(id uint64) nfs4.Status { return s.state.Expire(id) }
 
+// CountClients returns the number of all clients, in constant time.
+func (s *Server) CountClients() int { return s.state.CountClients() }
+
 // Clients returns the oldest clients, at most limit, and the number of all clients.
 func (s *Server) Clients(limit int) (list []ClientInfo, all int) {
 	infos, all := s.state.Clients(limit)

@@ -72,6 +72,13 @@ func (s *State) Counts() Counts {
 	return n
 }
 
+// CountClients returns the number of all that Clients lists, in constant time.
+func (s *State) CountClients() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.clients) + len(s.machines)
+}
+
 // Clients returns the oldest limit client records, the oldest first, and the total
 // number. Clients that end during the call may be missing.
 func (s *State) Clients(limit int) (list []ClientInfo, all int) {

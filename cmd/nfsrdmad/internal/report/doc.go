@@ -10,10 +10,11 @@
 //	grants.go       delegation counters          names.go        procedure and error names
 //	metriclist.go   all metrics                  collector.go    reads them for a scrape
 //	handler.go      HTTP paths for --metrics     conns.go        limits the connections to it
+//	history.go      an hour of totals            history_live.go  its curves on the live page
 //	live.go, live.html  the live page            attention.go    what needs attention
 //	format.go       sizes, times and names as text
 //
-// The package only reads the daemon's counters and state. It stores nothing between two requests,
-// and starts no goroutine except a Server's. Package main opens sockets, parses flags and changes
+// The package only reads the daemon's counters and state. Between two requests only a History stores
+// anything, of a fixed size, and its goroutine and a Server's are all that it starts. Package main opens sockets, parses flags and changes
 // the daemon.
 package report

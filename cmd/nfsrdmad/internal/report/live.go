@@ -17,8 +17,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
 )
 
-// livePage is the live page's template, with its style and its script. Without the
-// script, which shows rates, it is a plain table.
+// livePage is the live page's template, with its style and its script, which refreshes the page
+// and shows rates since the last refresh.
 //
 //go:embed live.html
 var livePage string
@@ -37,21 +37,27 @@ type liveView struct {
 	*Status
 	Holders *ClientList
 	Held    *liveHeldView
+	History *liveHistory
 	At      time.Time
 	Up      time.Duration
 
-	Calls, In, Out uint64 // sums over all procedures
-	UnderWay       int
-	Words          []attentionNotice
+	Calls, In, Out, Errors uint64  // sums over all procedures
+	Busy                   float64 // sum of the calls' durations, in seconds
+	UnderWay               int
+	Words                  []attentionNotice
 }
 
 func newLiveView(d *Status, holders *ClientList, held *liveHeldView, at time.Time) *liveView {
-	v := &liveView{Status: d, Holders: holders, Held: held, At: at, Up: at.Sub(d.Daemon.Since), Words: listAttention(d, holders, at)}
+	v := &liveView{Status: d, Holders: holders, Held: held, History: new(liveHistory), At: at, Up: at.Sub(d.Daemon.Since), Words: listAttention(d, holders, at)}
 	for i := range d.Procedures {
 		p := &d.Procedures[i]
 		v.Calls += p.Calls
 		v.In += p.BytesIn
 		v.Out += p.BytesOut
+		v.Busy += p.Seconds
+		for _, e := range p.Errors {
+			v.Errors += e.Calls
+		}
 	}
 	for i := range d.Connections {
 		v.UnderWay += d.Connections[i].CallsUnderWay
@@ -118,28 +124,22 @@ func newLatencyShape(c procDoc) *latencyShape {
 	return s
 }
 
-// perSecond returns an average since the start, which may have been a moment ago.
-func perSecond(n uint64, up time.Duration) float64 {
-	return float64(n) / max(up.Seconds(), 1)
-}
-
 // liveTemplate is parsed when the page is first requested, not by each command.
 var liveTemplate = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("live").Funcs(template.FuncMap{
 		"size": formatSize, "span": formatSpan, "printable": quoteUnprintable, "shape": newLatencyShape,
-		"u":         func(n int64) uint64 { return uint64(max(n, 0)) },
-		"ago":       func(t time.Time) string { return formatSpan(time.Since(t)) },
-		"seconds":   func(s float64) string { return formatSpan(time.Duration(s * float64(time.Second))) },
-		"rate":      func(n uint64, up time.Duration) string { return strconv.FormatFloat(perSecond(n, up), 'f', 1, 64) },
-		"bytesRate": func(n uint64, up time.Duration) string { return formatSize(uint64(perSecond(n, up))) },
-		"words":     func(d securityDoc) string { return d.describe() },
-		"agreed":    func(d *rdmaConnDoc) string { return d.features() },
-		"mean":      func(c procDoc) string { return formatDuration(c.meanDuration()) },
-		"below":     func(c procDoc, percent uint64) string { return c.percentileBound(percent) },
-		"used":      (*Space).usedShare,
-		"meanCall":  (*ExportActivity).meanDuration,
-		"limit":     func(a Activity, percent uint64) string { return a.percentileBound(percent) },
-		"causes":    func(a Activity) string { return a.errorWords() },
+		"u":        func(n int64) uint64 { return uint64(max(n, 0)) },
+		"ago":      func(t time.Time) string { return formatSpan(time.Since(t)) },
+		"seconds":  func(s float64) string { return formatSpan(time.Duration(s * float64(time.Second))) },
+		"words":    func(d securityDoc) string { return d.describe() },
+		"agreed":   func(d *rdmaConnDoc) string { return d.features() },
+		"mean":     func(c procDoc) string { return formatDuration(c.meanDuration()) },
+		"below":    func(c procDoc, percent uint64) string { return c.percentileBound(percent) },
+		"used":     (*Space).usedShare,
+		"meanCall": (*ExportActivity).meanDuration,
+		"limit":    func(a Activity, percent uint64) string { return a.percentileBound(percent) },
+		"options":  omitDefaults,
+		"causes":   func(a Activity) string { return a.errorWords() },
 	}).Parse(livePage + liveActivity))
 })
 
@@ -198,7 +198,9 @@ func rejectRebinding(next http.Handler) http.Handler {
 // servePage serves the live page.
 func (src *Source) servePage(w http.ResponseWriter) {
 	var b bytes.Buffer
-	if err := liveTemplate().Execute(&b, newLiveView(src.CollectStatus(), src.CollectClients(), src.collectLiveHeld(), time.Now())); err != nil {
+	v := newLiveView(src.CollectStatus(), src.CollectClients(), src.collectLiveHeld(), time.Now())
+	v.History = newLiveHistory(src.History)
+	if err := liveTemplate().Execute(&b, v); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 // A Source has the daemon's parts that documents and metrics describe. Values are read on
-// request; nothing is collected in between.
+// request; only a History collects values in between.
 type Source struct {
 	Program  string // the program's version
 	Started  time.Time
@@ -50,6 +50,8 @@ type Source struct {
 	Device *iwarp.Device
 	RDMA   *rpcrdma.Server
 	TCP    *oncrpc.Server // or nil
+
+	History *History // nil without the live page
 
 	Discovery func() *Discovery // returns nil without --discover
 	Spans     func() *Spans     // returns nil without --trace
