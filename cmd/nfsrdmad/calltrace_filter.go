@@ -31,28 +31,39 @@ type callFilter struct {
 
 // parseCallFilter reads a filter from a request.
 func parseCallFilter(q url.Values) (f callFilter, err error) {
-	if text := q.Get("client"); text != "" {
-		if f.client, err = parseClient(text); err != nil {
+	if q.Has("client") {
+		if f.client, err = parseClient(q.Get("client")); err != nil {
 			return f, err
 		}
 	}
-	if text := q.Get("procedure"); text != "" {
-		if f.procedure, err = findProcedure(text); err != nil {
+	if q.Has("procedure") {
+		if f.procedure, err = findProcedure(q.Get("procedure")); err != nil {
 			return f, err
 		}
 	}
-	if text := q.Get("slower"); text != "" {
+	if text := q.Get("slower"); q.Has("slower") {
 		if f.slower, err = time.ParseDuration(text); err != nil || f.slower < 0 {
-			return f, fmt.Errorf("--slower %s: give a time such as 10ms", text)
+			return f, fmt.Errorf("--slower %q: give a time such as 10ms", text)
 		}
 	}
-	if text := q.Get("path"); text != "" {
-		if f.path = path.Clean(text); !path.IsAbs(f.path) {
-			return f, fmt.Errorf("--path %s: give an absolute path on the server", text)
-		}
+	if f.export, err = parseAbsolute(q, "export"); err != nil {
+		return f, err
 	}
-	f.export, f.errors = q.Get("export"), q.Get("errors") == "true"
-	return f, nil
+	f.path, err = parseAbsolute(q, "path")
+	f.errors = q.Get("errors") == "true"
+	return f, err
+}
+
+// parseAbsolute reads a path, which may be absent.
+func parseAbsolute(q url.Values, flag string) (string, error) {
+	text := q.Get(flag)
+	if q.Has(flag) && !path.IsAbs(text) {
+		return "", fmt.Errorf("--%s %q: give an absolute path on the server", flag, text)
+	}
+	if text == "" {
+		return "", nil
+	}
+	return path.Clean(text), nil
 }
 
 // parseClient reads an address or a network.
@@ -62,8 +73,8 @@ func parseClient(text string) (netip.Prefix, error) {
 		return netip.PrefixFrom(a.WithZone(""), a.BitLen()), nil
 	}
 	p, err := netip.ParsePrefix(text)
-	if err != nil {
-		return p, fmt.Errorf("--client %s: give an address, or a network such as 192.0.2.0/24", text)
+	if err != nil || p.Addr().Is4In6() {
+		return p, fmt.Errorf("--client %q: give an address, or a network such as 192.0.2.0/24", text)
 	}
 	return p, nil
 }
@@ -78,7 +89,7 @@ func findProcedure(text string) (string, error) {
 			}
 		}
 	}
-	return "", fmt.Errorf("--procedure %s: no procedure or NFSv4 operation has this name; names are such as READ and LOOKUP", text)
+	return "", fmt.Errorf("--procedure %q: no procedure or NFSv4 operation has this name; names are such as READ and LOOKUP", text)
 }
 
 func (f *callFilter) matchesClient(a netip.Addr) bool {
@@ -162,7 +173,7 @@ fields.`,
 	query := func() url.Values {
 		q := make(url.Values)
 		for name, v := range values {
-			if *v != "" {
+			if f.Changed(name) {
 				q.Set(name, *v)
 			}
 		}

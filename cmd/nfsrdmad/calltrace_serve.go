@@ -45,7 +45,7 @@ func (p *runningDaemon) serveCallTrace(w http.ResponseWriter, req *http.Request)
 	if !send(nil) {
 		return
 	}
-	where := &objectLocator{exports: p.server.Parts().Exports, known: make(map[string]knownLocation)}
+	where := newObjectLocator(p.server.Parts().Exports)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -66,17 +66,21 @@ func (p *runningDaemon) serveCallTrace(w http.ResponseWriter, req *http.Request)
 	}
 }
 
-// An objectLocator finds the paths of objects for a trace. A file system that hangs delays it only
-// once, until it responds again.
+// An objectLocator finds the paths of objects for a trace. An export that hangs delays it only once,
+// until it responds again.
 type objectLocator struct {
 	exports *exportset.Set
 	known   map[string]knownLocation // by file handle
-	waiting chan struct{}            // not nil: closed when a late search has ended
+	late    map[string]chan struct{} // by export; closed when a late search has ended
 }
 
 type knownLocation struct {
 	exportset.Location
 	since time.Time
+}
+
+func newObjectLocator(set *exportset.Set) *objectLocator {
+	return &objectLocator{exports: set, known: make(map[string]knownLocation), late: make(map[string]chan struct{})}
 }
 
 // locate completes a call with a file handle.
@@ -101,12 +105,13 @@ func (o *objectLocator) find(ctx context.Context, fh []byte) exportset.Location 
 	if len(o.known) >= maxLocated {
 		clear(o.known)
 	}
-	if o.waiting != nil {
+	export := o.exports.LocateExport(fh)
+	if done := o.late[export]; done != nil {
 		select {
-		case <-o.waiting:
-			o.waiting = nil
+		case <-done:
+			delete(o.late, export)
 		default:
-			return exportset.Location{Export: o.exports.LocateExport(fh)}
+			return exportset.Location{Export: export}
 		}
 	}
 	done := make(chan struct{})
@@ -115,14 +120,14 @@ func (o *objectLocator) find(ctx context.Context, fh []byte) exportset.Location 
 		defer close(done)
 		l = o.exports.Locate(ctx, fh)
 	}()
-	late := time.NewTimer(locateTimeout)
-	defer late.Stop()
+	timeout := time.NewTimer(locateTimeout)
+	defer timeout.Stop()
 	select {
 	case <-done:
 		o.known[string(fh)] = knownLocation{l, time.Now()}
 		return l
-	case <-late.C:
-		o.waiting = done
-		return exportset.Location{Export: o.exports.LocateExport(fh)}
+	case <-timeout.C:
+		o.late[export] = done
+		return exportset.Location{Export: export}
 	}
 }

@@ -138,7 +138,8 @@ func TestCallTrace(t *testing.T) {
 // which names the remedy.
 func TestCallTraceArguments(t *testing.T) {
 	for arg, want := range map[string]string{
-		"--client=x": "192.0.2.0/24", "--procedure=RAED": "no procedure or NFSv4 operation", "--slower=5": "10ms", "--slower=-1s": "10ms", "--path=a/b": "absolute",
+		"--client=x": "192.0.2.0/24", "--procedure=RAED": "no procedure or NFSv4 operation", "--slower=5": "10ms", "--slower=-1s": "10ms", "--path=a/b": "absolute", "--export=srv": "absolute",
+		"--client=": "192.0.2.0/24", "--procedure=": "no procedure", "--slower=": "10ms", "--path=": "absolute", "--export=": "absolute", "--client=::ffff:192.0.2.0/120": "192.0.2.0/24",
 	} {
 		var out, stderr strings.Builder
 		assert.Equal(t, 2, run(t.Context(), []string{"trace", arg}, &out, &stderr), arg)
@@ -194,7 +195,7 @@ func TestCallFilter(t *testing.T) {
 	call := report.TracedCall{Client: "192.0.2.7", Procedure: "OPEN", Operations: []report.TracedOperation{{Name: "PUTFH"}, {Name: "OPEN"}}, Export: "/srv", Path: "/srv/a", Name: "b", Seconds: 0.01}
 	for query, want := range map[string]bool{
 		"": true, "client=192.0.2.7": true, "client=192.0.2.0/24": true, "client=192.0.2.8": false, "client=2001:db8::/32": false, "client=::ffff:192.0.2.7": true,
-		"export=/srv": true, "export=/sr": false, "procedure=open": true, "procedure=putfh": true, "procedure=READ": false, "errors=true": false,
+		"export=/srv": true, "export=/srv/": true, "export=/sr": false, "procedure=open": true, "procedure=putfh": true, "procedure=READ": false, "errors=true": false,
 		"slower=10ms": true, "slower=11ms": false, "path=/srv": true, "path=/srv/a": true, "path=/srv/a/b": true, "path=/srv/a/b/c": false, "path=/sr": false, "path=/": true,
 	} {
 		req, err := url.ParseQuery(query)
