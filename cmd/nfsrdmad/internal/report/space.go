@@ -99,8 +99,8 @@ func beginSpaceRequest(e *exportset.Exported, before *spaceRequest) *spaceReques
 		q.last = before.space()
 	}
 	go func() {
-		defer e.Leave()
 		defer close(q.done)
+		defer e.Leave() // first: until then it is a call in flight
 		q.stat, _, q.err = e.FS.StatFS(context.Background(), new(vfs.Cred), e.FS.Root())
 	}()
 	return q

@@ -70,6 +70,7 @@ func TestSpaceOfHungExport(t *testing.T) {
 			require.Len(t, all, 3)
 			assert.Nil(t, all[2], "an export that is unavailable")
 			assert.True(t, all[1].Responds)
+			assert.Zero(t, set.Snapshot().List()[1].Running(), "it is no call of a client")
 			return all
 		}
 		first := read()
