@@ -12,7 +12,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// maxClients bounds the clients that are counted individually. Each takes 2.5 KiB.
+// maxClients bounds the clients that are counted individually. Each takes 3 KiB.
 const maxClients = 256
 
 // useGranularity is the resolution of the time of a client's last call. Within it, calls do not

@@ -123,9 +123,9 @@ var LatencyBounds = [...]time.Duration{
 	time.Second, 5 * time.Second,
 }
 
-// maxOutcomes bounds the outcomes that are counted separately for a procedure: NFS has 29
-// statuses, most of which few procedures use.
-const maxOutcomes = 16
+// maxOutcomes bounds the outcomes that are counted separately for a procedure, an export or a client.
+// NFSv4 has some 100 statuses, but few are usual: a full file system must not be among the others.
+const maxOutcomes = 48
 
 // procCounts are a procedure's counters.
 type procCounts struct {

@@ -89,11 +89,3 @@ func (s *UsageStats) busyTime() (sum time.Duration) {
 	}
 	return sum
 }
-
-// FailedCalls returns the number of calls that failed.
-func (s *UsageStats) FailedCalls() (n uint64) {
-	for _, f := range s.Failed {
-		n += f.Count
-	}
-	return n
-}

@@ -79,7 +79,7 @@ func TestUsage(t *testing.T) {
 		assert.EqualValues(t, 2, clients[1].Calls)
 		assert.EqualValues(t, 4096, clients[1].Read)
 		assert.EqualValues(t, 100, clients[1].Written)
-		assert.EqualValues(t, 1, clients[1].FailedCalls())
+		assert.Equal(t, []Failures{{Outcome{OutcomeStatus, 2}, 1}}, clients[1].Failed)
 		assert.Equal(t, 73*time.Second+60*time.Microsecond, clients[1].Idle.Truncate(time.Microsecond))
 	})
 }
