@@ -30,7 +30,11 @@ func (f *FS) HostPath(h vfs.Handle) (path string, removed bool, err error) {
 	}
 	if st.Nlink == 0 {
 		rel, err := f.pathOf(o.fd)
-		return filepath.Join(f.dir, strings.TrimSuffix(rel, " (deleted)")), true, err
+		rel = strings.TrimSuffix(rel, " (deleted)")
+		if err == nil && rel == "" { // it was removed outside the export
+			err = unix.ESTALE
+		}
+		return filepath.Join(f.dir, rel), true, err
 	}
 	if path, err = f.walkedPath(o.fd, o.ino); err != unix.ESTALE {
 		return path, false, err

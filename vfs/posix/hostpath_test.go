@@ -48,5 +48,15 @@ func TestHostPath(t *testing.T) {
 		check(f, "e/x", false)
 		require.NoError(t, os.Remove(w.s.path("e", "x")))
 		check(f, "e/x", true)
+
+		w.hostFile("e/y")
+		y := w.walk("e", "y")
+		other, err := w.f.OpenFile(w.Context(), &w.c, y, vfs.OpenRead)
+		require.NoError(t, err)
+		defer other.Close()
+		w.hostOut("e")
+		require.NoError(t, os.Remove(w.s.path("..", "outside", "y")))
+		_, _, err = w.f.HostPath(y)
+		assert.ErrorIs(t, err, unix.ESTALE, "a file that was removed outside the export")
 	})
 }
