@@ -34,7 +34,7 @@ func (o *serveOptions) registerPorts(ctx context.Context, transports []cli.Endpo
 		endpoints, err = o.openPortmap(transports, log)
 	case o.registers():
 		endpoints = transports
-		undo, err = o.startRegistrar(ctx, log)
+		undo, err = o.startRegistrar(ctx, rpcbind.Host{}, log)
 	default:
 		return transports, undo, nil
 	}
@@ -138,8 +138,8 @@ type registrar struct {
 
 // startRegistrar registers the ports until undo is called. With --register=on, an error of the
 // first attempt is returned.
-func (o *serveOptions) startRegistrar(ctx context.Context, log *slog.Logger) (undo func(), err error) {
-	r := &registrar{services: func() []rpcbind.Service { return rpcServices(o.daemon.transports()) }, log: log}
+func (o *serveOptions) startRegistrar(ctx context.Context, host rpcbind.Host, log *slog.Logger) (undo func(), err error) {
+	r := &registrar{host: host, services: func() []rpcbind.Service { return rpcServices(o.daemon.transports()) }, log: log}
 	if o.register.Word == "on" {
 		err = r.register(ctx, r.services())
 	} else {

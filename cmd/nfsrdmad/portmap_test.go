@@ -216,7 +216,13 @@ func TestRegistrar(t *testing.T) {
 	r.refresh(t.Context())
 	assert.Empty(t, log.String(), "rpcbind has them")
 
-	clear(f.set)
+	restart := func(taken uint32) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.taken = taken
+		clear(f.set)
+	}
+	restart(1)
 	r.refresh(t.Context())
 	assert.Equal(t, n, count(), "after a restart of rpcbind")
 	stop()
@@ -230,18 +236,27 @@ func TestRegistrar(t *testing.T) {
 	r.refresh(t.Context())
 	assert.Equal(t, n+3, count(), "a transport listens later")
 
-	f.taken = 100003
-	clear(f.set)
+	restart(100003)
 	log.Reset()
 	r.refresh(t.Context())
 	r.refresh(t.Context())
 	assert.Equal(t, 1, strings.Count(log.String(), "NFSv3 clients cannot find the ports"), log.String())
 	assert.Contains(t, log.String(), "systemctl stop nfs-server")
-	f.taken = 1
+	restart(1)
 	r.refresh(t.Context())
 	assert.Equal(t, n+3, count())
 	r.unregister()
 	assert.Zero(t, count())
+
+	for _, word := range []string{"on", "auto"} {
+		o := serveOptions{register: cli.NewChoice(word, word)}
+		o.daemon.endpoints = []cli.Endpoint{{Name: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 2049}}}
+		undo, err := o.startRegistrar(t.Context(), host, r.log)
+		require.NoError(t, err)
+		assert.NotZero(t, count(), word)
+		undo()
+		assert.Zero(t, count(), "at the daemon's exit")
+	}
 }
 
 // TestRegisterAuto checks that a daemon without an rpcbind serves, without NFSv3 as well.

@@ -181,6 +181,10 @@ func TestRenew(t *testing.T) {
 		assert.NoError(t, verify(t, third, root, x509.ExtKeyUsageServerAuth, clock.Time))
 	}
 
+	clock.Time = ca.NotAfter.Add(-day)
+	_, expiry, err := a.IssueClient("early")
+	require.NoError(t, err)
+	assert.Equal(t, ca.NotAfter, expiry, "not longer than the authority's")
 	clock.Time = ca.NotAfter.Add(day) // nothing was renewed for years
 	_, _, err = a.IssueClient("late")
 	assert.ErrorContains(t, err, "nfsrdmad cert renew renews it")
