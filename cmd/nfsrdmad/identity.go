@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"unicode/utf8"
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
@@ -37,8 +39,8 @@ func (s *stateDir) assignIdentity(path string, root []byte) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	next := exportIdentity{path, hex.EncodeToString(root), own}
-	last := lastOfPath(list, path)
+	next := exportIdentity{recordedPath(path), hex.EncodeToString(root), own}
+	last := lastOfPath(list, next.Export)
 	same := func(i exportIdentity) bool { return i.Export == next.Export && i.Root == next.Root }
 	switch at := slices.IndexFunc(list, same); {
 	case at >= 0 && at == last:
@@ -59,6 +61,14 @@ func (s *stateDir) assignIdentity(path string, root []byte) (uint32, error) {
 	return next.ID, nil
 }
 
+// recordedPath returns an export's path as JSON can record it: quoted if it is not valid UTF-8.
+func recordedPath(path string) string {
+	if utf8.ValidString(path) {
+		return path
+	}
+	return strconv.Quote(path)
+}
+
 // unusedID returns an ID that no identity in list has, for another directory at a path.
 func unusedID(list []exportIdentity, path string, root []byte) uint32 {
 	taken := map[uint32]bool{0: true}
@@ -72,7 +82,7 @@ func unusedID(list []exportIdentity, path string, root []byte) uint32 {
 	return id
 }
 
-// lastIDs returns the ID with which each export was served last, by path.
+// lastIDs returns the ID with which each export was served last, by recordedPath.
 func (s *stateDir) lastIDs() map[string]uint32 {
 	list, _ := readIdentities(filepath.Join(s.dir, "identities")) // the exports with an error report it
 	ids := make(map[string]uint32)

@@ -39,6 +39,9 @@ func TestIdentity(t *testing.T) {
 	c := of("/data", "c")
 	assert.NotContains(t, []uint32{own, b}, c)
 	assert.Equal(t, hash32([]byte("/other")), of("/other", "b"), "an export is its path, too")
+	latin := of("/donn\xe9es", "a")
+	assert.NotEqual(t, latin, of("/donn\xe9es", "b"), "a name that is not UTF-8")
+	assert.Equal(t, latin, of("/donn\xe9es", "a"))
 	for range 2 {
 		assert.Equal(t, own, of("/data", "a"))
 		assert.Equal(t, b, of("/data", "b"))

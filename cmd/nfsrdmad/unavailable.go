@@ -64,7 +64,7 @@ func (o *serveOptions) hasExportsFileSettled() bool {
 // newUnavailable returns e as an export that cannot be served at present, because of fault.
 // Without fsid= it has the ID in lastIDs, or the one with which it would be served first.
 func newUnavailable(e *exportSpec, fault error, lastIDs map[string]uint32) nfsserver.Export {
-	id, known := lastIDs[e.name]
+	id, known := lastIDs[recordedPath(e.name)]
 	switch {
 	case e.fsid.Set():
 		id = e.fsid.ID()
