@@ -472,3 +472,23 @@ func TestCpUpdateLinks(t *testing.T) {
 	assertContent(t, []byte("newer"), r.dir, "t", "a")
 	assertContent(t, []byte("newest"), r.dir, "t", "b")
 }
+
+// TestCpResumeOwner checks that a copy does not write into another user's file.
+func TestCpResumeOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can change the owner of a file")
+	}
+	r := newTestServer(t)
+	here := t.TempDir()
+	for src, dst := range map[string]string{here + "/up": r.url, r.url + "/down": here} {
+		from, part := filepath.Join(here, "up"), filepath.Join(r.dir, "up.part")
+		if dst == here {
+			from, part = filepath.Join(r.dir, "down"), filepath.Join(here, "down.part")
+		}
+		writeFile(t, []byte("secret"), from)
+		writeFile(t, nil, part)
+		require.NoError(t, os.Chown(part, 12345, -1))
+		assert.Contains(t, mustFail(t, "cp", "--resume", src, dst), "is another user's file: rename or remove it")
+		assertContent(t, nil, part)
+	}
+}

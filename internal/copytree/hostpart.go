@@ -28,7 +28,7 @@ func (t *hostTree) createPart(ctx context.Context, path string, mode uint32, src
 	return part, nil
 }
 
-func (t *hostTree) openPart(_ context.Context, e entry) (openFile, error) {
+func (t *hostTree) openPart(_ context.Context, e entry, _ bool) (openFile, error) {
 	if int(e.uid) != os.Geteuid() {
 		return nil, errPartOwner
 	}

@@ -123,7 +123,7 @@ func (c *Copier) resumePart(src openFile, e *entry, to Tree, part string) (openF
 	case there.size > unstableTail:
 		return nil, 0, to.Explain(part, errPartOther)
 	}
-	f, err := to.openPart(c.ctx, there)
+	f, err := to.openPart(c.ctx, there, isOurs)
 	if err != nil {
 		return nil, 0, to.Explain(part, err)
 	}

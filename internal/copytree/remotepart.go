@@ -58,7 +58,10 @@ func (t *remoteTree) createPart(ctx context.Context, name string, mode uint32, s
 	return &remoteFile{t.FS.File(found.Object)}, nil
 }
 
-func (t *remoteTree) openPart(_ context.Context, e entry) (openFile, error) {
+func (t *remoteTree) openPart(_ context.Context, e entry, hasMark bool) (openFile, error) {
+	if e.uid != t.UID && !hasMark {
+		return nil, errPartOwner
+	}
 	return &remoteFile{t.FS.File(e.handle)}, nil
 }
 

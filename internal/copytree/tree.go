@@ -33,8 +33,9 @@ type Tree interface {
 	// fs.ErrExist if anything has the name.
 	createPart(ctx context.Context, path string, mode uint32, src *entry) (openFile, error)
 	// openPart opens an existing partial file, which stat has found, for reading
-	// and writing.
-	openPart(ctx context.Context, e entry) (openFile, error)
+	// and writing. It rejects other users' files, which they could read and change;
+	// a server may have its own user ID for us, but only if the file has our mark.
+	openPart(ctx context.Context, e entry, hasMark bool) (openFile, error)
 	// renamePart gives a complete partial file its final name.
 	renamePart(ctx context.Context, f openFile, part, path string) error
 	// syncNames puts the names in the directory of path on stable storage. On a
