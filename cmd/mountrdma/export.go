@@ -45,20 +45,20 @@ func (s *session) listExports(ctx context.Context) error {
 		return lost
 	}
 	s.exports, s.hasExports, s.exportsErr = list, true, err
+	s.listed = make(map[string]bool, len(list))
+	for _, e := range list {
+		s.listed[cleanPath(e.Path)] = true
+	}
 	return nil
 }
 
 // exportCandidates returns the prefixes of the path that may be exports: the listed exports,
 // then all others, the longest first in each group.
 func (s *session) exportCandidates(path string) []string {
-	listed := make(map[string]bool)
-	for _, e := range s.exports {
-		listed[cleanPath(e.Path)] = true
-	}
 	var known, others []string
 	for p := path; ; p = parentDir(p) {
 		switch {
-		case listed[p]:
+		case s.listed[p]:
 			known = append(known, p)
 		case len(p) <= mount3.PathLen && len(others) < maxGuesses:
 			others = append(others, p)
@@ -110,14 +110,13 @@ func (s *session) mountDir(ctx context.Context, path string) (*nfsclient.FS, err
 	return nil, s.noExportError(path, refused)
 }
 
-// findExport returns a listed export that contains path.
+// findExport returns the listed export that contains path.
 func (s *session) findExport(path string) (export string, ok bool) {
-	for _, e := range s.exports {
-		if export := cleanPath(e.Path); isWithin(path, export) {
-			return export, true
+	for p := path; ; p = parentDir(p) {
+		if s.listed[p] || p == "/" {
+			return p, s.listed[p]
 		}
 	}
-	return "", false
 }
 
 // noExportError returns the error for a path that is in no export that we may mount.
@@ -147,10 +146,4 @@ func (s *session) noExportError(path string, refused *nfsclient.MountError) erro
 		e.remedy = "correct the path: the server exports " + strings.Join(has[:min(len(has), maxNamed)], ", ")
 	}
 	return e
-}
-
-// isWithin reports whether path is dir or is below dir.
-func isWithin(path, dir string) bool {
-	rest, ok := strings.CutPrefix(path, dir)
-	return ok && (rest == "" || rest[0] == '/' || dir == "/")
 }

@@ -168,6 +168,20 @@ func TestDf(t *testing.T) {
 	assert.Regexp(t, `(?s)Inodes.*/m\n.*/x\n$`, mustRun(t, "df", "-i", scheme+r.addr), "all exports of a server")
 }
 
+// TestDfForbidden checks that df names an export that this host may not mount, and shows the
+// others.
+func TestDfForbidden(t *testing.T) {
+	r := newTestServer(t, func(_ *rpcrdma.Server, _ *iwarp.Config, c *nfsserver.Config) {
+		other, err := exports.ParseHost("192.0.2.1")
+		require.NoError(t, err)
+		c.Exports = append(c.Exports, nfsserver.Export{Path: "/m", FS: mem.New(mem.Options{}), Clients: []exports.Client{{Host: other}}})
+	})
+	status, stdout, stderr := runCommand(t, "df", scheme+r.addr)
+	assert.Equal(t, cli.ExitError, status)
+	assert.Regexp(t, `/x\n$`, stdout)
+	assert.Regexp(t, `^mountrdma: [^\n]* the export of /m; [^\n]*\n$`, stderr)
+}
+
 func TestDu(t *testing.T) {
 	r := newTestServer(t)
 	writeFile(t, make([]byte, 3000), r.dir, "d", "a")
@@ -215,6 +229,15 @@ func TestFind(t *testing.T) {
 		assert.Equal(t, want, sortedLines(mustRun(t, append([]string{"find", top}, strings.Fields(args)...)...)), args)
 	}
 	assert.Equal(t, top+"/e\x00", mustRun(t, "find", top, "-name", "e", "-print0"))
+	var errs strings.Builder
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer full.Close()
+	for i := range 200 {
+		writeFile(t, nil, r.dir, "d", fmt.Sprint(i))
+	}
+	assert.Equal(t, cli.ExitError, run(t.Context(), []string{"find", top}, full, &errs))
+	assert.Equal(t, "mountrdma: write /dev/full: no space left on device\n", errs.String(), "once")
 	for _, args := range []string{"-name [", "-type x", "-size k", "-size 1T", "-size +-1", "-mtime x", "-mtime 1k"} {
 		status, _, stderr := runCommand(t, append([]string{"find", top}, strings.Fields(args)...)...)
 		assert.Equal(t, cli.ExitUsage, status, args)

@@ -27,6 +27,7 @@ type findOptions struct {
 	sizeTest, mtimeTest findNumber
 	now                 time.Time
 	out                 *bufio.Writer
+	stop                context.CancelCauseFunc // with the error of writing to out
 }
 
 // A findNumber is a number with a sign, as find(1) has it: +N is more than N, -N less.
@@ -54,10 +55,14 @@ since the last change of the data, rounded down.`,
 			return errors.Join(a.parseURLs(&urls)(cmd, args), o.parseTests())
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx := cmd.Context()
-			o.out, o.now = bufio.NewWriter(a.stdout), time.Now()
+			ctx, stop := context.WithCancelCause(cmd.Context())
+			defer stop(nil)
+			o.out, o.now, o.stop = bufio.NewWriter(a.stdout), time.Now(), stop
 			err := a.forEachURL(ctx, urls, func(r remote) error { return o.findObjects(ctx, r) })
-			return errors.Join(err, o.out.Flush())
+			if ferr := o.out.Flush(); err == nil {
+				err = ferr
+			}
+			return err
 		},
 	}
 	f := cmd.Flags()
@@ -170,5 +175,8 @@ func (o *findOptions) printMatch(x object) error {
 		end = 0
 	}
 	_, err := o.out.WriteString(x.String() + string(end))
+	if err != nil {
+		o.stop(err)
+	}
 	return err
 }

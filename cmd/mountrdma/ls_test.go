@@ -78,6 +78,7 @@ func TestLsExports(t *testing.T) {
 		server+"/srv/deep/b:\n\n"+server+"/x:\nf\n", mustRun(t, "ls", "-R", server))
 	assert.Contains(t, mustRun(t, "ls", "--json", server), `{"url":"`+server+`/x","name":"x","type":"directory",`)
 	assert.Contains(t, mustFail(t, "ls", server+"/srv/c"), "no export holds /srv/c")
+	assert.Contains(t, mustFail(t, "ls", server+"/xx"), "no export holds /xx")
 }
 
 // TestServerColonPath checks that SERVER:/PATH may replace each URL.

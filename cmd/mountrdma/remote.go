@@ -72,7 +72,9 @@ func (a *app) forEachLocation(ctx context.Context, urls []location, do func(remo
 		if lost := fatalError(ctx, err); lost != nil {
 			return lost
 		}
-		a.printError(err)
+		if !errors.Is(err, cli.ErrReported) {
+			a.printError(err)
+		}
 		failed = true
 	}
 	if failed {

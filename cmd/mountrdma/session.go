@@ -32,7 +32,8 @@ type session struct {
 	contexts *tickets.Callers // nil: without Kerberos
 
 	exports    []nfsclient.Export
-	hasExports bool // exports is set
+	listed     map[string]bool // the paths of exports
+	hasExports bool            // exports is set
 	mounted    map[string]*nfsclient.FS
 
 	exportsErr error // why exports is empty although the server may have some
