@@ -67,6 +67,15 @@ func TestLogLevels(t *testing.T) {
 	})
 }
 
+// TestJSONLogUnits checks that durations in the JSON log have a unit.
+func TestJSONLogUnits(t *testing.T) {
+	var out bytes.Buffer
+	var o serveOptions
+	o.logLevel.Word, o.logFormat.Word = "info", "json"
+	o.newLogger(&out).With("retry", 3*time.Second).WithGroup("g").Info("stopping", "limit", 10*time.Second)
+	assert.Contains(t, out.String(), `"retry":"3s","g":{"limit":"10s"}`)
+}
+
 // TestLogCommand changes and shows the level of a daemon.
 func TestLogCommand(t *testing.T) {
 	control := filepath.Join(t.TempDir(), "control")

@@ -316,6 +316,14 @@ func (o *serveOptions) parseExportArgs(args []string) (err error) {
 	return nil
 }
 
+// writeDurationUnit replaces a duration by its text, such as 10s: as a number, it would have no unit.
+func writeDurationUnit(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
+}
+
 func (o *serveOptions) newLogger(w io.Writer) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.logLevel.Word)); err != nil {
@@ -324,7 +332,7 @@ func (o *serveOptions) newLogger(w io.Writer) *slog.Logger {
 	o.daemon.log = newLogControl(level)
 	var next slog.Handler
 	if o.logFormat.Word == "json" {
-		next = slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug})
+		next = slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: writeDurationUnit})
 	} else {
 		next = cli.NewLogHandler(w, slog.LevelDebug)
 	}

@@ -20,7 +20,7 @@ func runDelayer(args []string) error {
 	if err != nil {
 		return err
 	}
-	// Otherwise the kernel may be late by 50 us.
+	// Otherwise the kernel may be late by 50 µs.
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
 		return os.NewSyscallError("prctl", err)
 	}

@@ -50,7 +50,7 @@ func formatDuration(d time.Duration) string {
 	for _, u := range []struct {
 		unit time.Duration
 		name string
-	}{{time.Second, "s"}, {time.Millisecond, "ms"}, {time.Microsecond, "us"}} {
+	}{{time.Second, "s"}, {time.Millisecond, "ms"}, {time.Microsecond, "µs"}} {
 		if d >= u.unit {
 			return strconv.FormatFloat(float64(d)/float64(u.unit), 'g', 3, 64) + " " + u.name
 		}

@@ -21,7 +21,7 @@ func TestWords(t *testing.T) {
 		assert.Equal(t, want, formatSpan(d))
 	}
 	for d, want := range map[time.Duration]string{
-		999: "999 ns", 1234: "1.23 us", 20 * time.Millisecond: "20 ms", 5 * time.Second: "5 s",
+		999: "999 ns", 1234: "1.23 µs", 20 * time.Millisecond: "20 ms", 5 * time.Second: "5 s",
 	} {
 		assert.Equal(t, want, formatDuration(d))
 	}

@@ -135,7 +135,7 @@ func TestLiveShape(t *testing.T) {
 	s := newLatencyShape(procDoc{Latency: []latencyDoc{{5e-6, 1}, {20e-6, 1000}, {0, 500}}})
 	assert.Equal(t, []latencyBar{{1, 19, 1}, {21, 0, 20}, {181, 10, 10}}, s.Bars)
 	assert.Equal(t, 190, s.Width)
-	assert.Equal(t, "up to 5 us: 1, up to 20 us: 1000, more: 500", s.Words)
+	assert.Equal(t, "up to 5 µs: 1, up to 20 µs: 1000, more: 500", s.Words)
 }
 
 // TestAttention checks that each thing that needs attention has its words, and that
