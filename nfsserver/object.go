@@ -72,7 +72,7 @@ func serveLookup(ctx context.Context, q *request, r *oncrpc.Reply) error {
 		name := string(a.Name)
 		if res.Status = dotsFound.checkName(a.Name); res.Status != nfs3.OK {
 			res.DirAttr = q.fetchPostOpAttr(ctx, dir)
-		} else if e := q.FindCrossing(ctx, dir, name); e != nil {
+		} else if e := q.FindCrossing(ctx, dir, a.Name); e != nil {
 			res = q.lookupAcross(ctx, dir, name, e)
 		} else {
 			h, obj, dirAttr, err := q.Export.FS.Lookup(ctx, &q.Cred, dir, name)

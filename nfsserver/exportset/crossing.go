@@ -13,21 +13,21 @@ import (
 // FindCrossing returns the export into which an NFSv3 LOOKUP of a name in a directory of the entered
 // export crosses, or nil. It compares names first: only one that leads to an export costs calls to
 // the file system.
-func (q *Request) FindCrossing(ctx context.Context, dir vfs.Handle, name string) *Exported {
+func (q *Request) FindCrossing(ctx context.Context, dir vfs.Handle, name []byte) *Exported {
 	e := q.Export
-	if name == ".." {
+	if string(name) == ".." {
 		if e.upper != nil && dir == e.FS.Root() && q.seesBelow(ctx, e.upper, e) {
 			return e.upper
 		}
 		return nil
 	}
-	if len(e.nested.steps) == 0 {
+	if !q.MayCross(name) {
 		return nil
 	}
 	return q.findBelow(ctx, &e.nested, nil, dir, name)
 }
 
-func (q *Request) findBelow(ctx context.Context, s *pathStep, names []string, dir vfs.Handle, name string) *Exported {
+func (q *Request) findBelow(ctx context.Context, s *pathStep, names []string, dir vfs.Handle, name []byte) *Exported {
 	for _, next := range s.steps {
 		if next.export == nil {
 			path := append(names[:len(names):len(names)], next.name)
@@ -36,7 +36,7 @@ func (q *Request) findBelow(ctx context.Context, s *pathStep, names []string, di
 			}
 			continue
 		}
-		if next.name != name || !q.seesBelow(ctx, q.Export, next.export) {
+		if next.name != string(name) || !q.seesBelow(ctx, q.Export, next.export) {
 			continue
 		}
 		if h, err := lookupPath(ctx, q.Export.FS, names); err == nil && h == dir {

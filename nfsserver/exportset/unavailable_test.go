@@ -82,6 +82,19 @@ func TestSubmountNotYetThere(t *testing.T) {
 	})
 }
 
+// TestCrossingAllocates checks that a LOOKUP of a name that leads to no export allocates nothing,
+// however many exports are below.
+func TestCrossingAllocates(t *testing.T) {
+	s := newTestSet(t, &fakeRootFS{}, func(c *Config) {
+		c.Exports = append(c.Exports, Export{Path: "/x/a/b", FS: &fakeRootFS{}}, Export{Path: "/x/c/d/e", FS: &fakeRootFS{}})
+	})
+	var q Request
+	q.Begin(s, peerAt(1), &rpcmsg.Cred{Flavor: rpcmsg.AuthSys}, new(oncrpc.Reply))
+	defer q.End()
+	require.NoError(t, q.EnterExport(s.Snapshot().List()[0].ID))
+	assert.Zero(t, testing.AllocsPerRun(100, func() { q.FindCrossing(t.Context(), vfs.Handle{}, []byte("name")) }))
+}
+
 // TestUnavailableKeepsDelegations checks that a client's delegations are not recalled when an
 // export is unavailable for another reason, or becomes available.
 func TestUnavailableKeepsDelegations(t *testing.T) {
