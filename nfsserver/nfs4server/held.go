@@ -98,7 +98,11 @@ func (s *Server) heldFile(key string, id uint64, limit int) (f HeldFile, ok bool
 	if id != 0 {
 		return f, ok
 	}
-	for _, h := range s.exports.CounterHolders(key, limit) {
+	for i, h := range s.exports.CounterHolders(key, limit+1) {
+		if i == limit {
+			f.Omitted = true
+			break
+		}
 		if p, is := h.Conn.(*oncrpc.Peer); is {
 			f.Counters = append(f.Counters, CounterHolder{p, h.Recalled})
 		}

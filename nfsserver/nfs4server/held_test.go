@@ -12,6 +12,8 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/nfsserver/exportset"
+	"github.com/nfsrdma/nfsrdma/nfsserver/recall"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/vfs/mem"
 )
@@ -103,4 +105,37 @@ func TestHeldFilesHungExport(t *testing.T) {
 		}
 		close(hung.answer)
 	})
+}
+
+// TestHeldFilesCounters checks that mounts with delegation counters count as entries of a list, and
+// are not among what another client holds.
+func TestHeldFilesCounters(t *testing.T) {
+	g := newTestServer(t, newFakePathFS().export("/x")).connectClient()
+	holders := recall.New(recall.Config{Now: func() time.Duration { return 0 }})
+	fs := newFakePathFS()
+	close(fs.answer)
+	set, err := exportset.New(exportset.Config{Exports: []exportset.Export{fs.export("/x")}, Holders: holders})
+	require.NoError(t, err)
+	g.s.exports = set
+	_, _, st := g.openName(openArgs("o", "f", nfs4.ShareRead, 0, nfs4.Unchecked))
+	require.Equal(t, nfs4.OK, st)
+	_, _, st = g.openName(openArgs("o", "g", nfs4.ShareRead, 0, nfs4.Unchecked))
+	require.Equal(t, nfs4.OK, st)
+	keys, _, _ := g.s.state.HeldKeys(0, "", 2)
+	require.Len(t, keys, 2)
+	for range 3 * heldPerFile {
+		h := &recall.Holder{Conn: new(oncrpc.Peer), Recall: func(recall.Changer) {}}
+		require.True(t, holders.Hold(h, []byte(keys[0][1:])))
+		require.True(t, h.Confirm())
+	}
+	p, _ := g.s.HeldFiles(t.Context(), 0, "", 2)
+	require.Len(t, p.Files, 1)
+	assert.Len(t, p.Files[0].Counters, 2*heldPerFile)
+	assert.True(t, p.Files[0].Omitted)
+	assert.Equal(t, []any{1, keys[0]}, []any{p.Rest, p.Next})
+	id := p.Files[0].Opens[0].ID
+	own, _ := g.s.HeldFiles(t.Context(), id, "", 2)
+	require.Len(t, own.Files, 2)
+	assert.Empty(t, own.Files[0].Counters)
+	assert.Empty(t, own.Files[1].Counters)
 }
