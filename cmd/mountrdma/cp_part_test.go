@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -490,5 +491,41 @@ func TestCpResumeOwner(t *testing.T) {
 		require.NoError(t, os.Chown(part, 12345, -1))
 		assert.Contains(t, mustFail(t, "cp", "--resume", src, dst), "is another user's file: rename or remove it")
 		assertContent(t, nil, part)
+	}
+}
+
+// TestCpResumeChanges checks that a resumed copy fails if its source changes meanwhile, or
+// another copy writes the partial file.
+func TestCpResumeChanges(t *testing.T) {
+	r := newTestServer(t)
+	here := t.TempDir()
+	part := filepath.Join(r.dir, "f.part")
+	data := randomBytes(4<<20, 1)
+	for _, tt := range []struct {
+		proc          uint32 // whose first call the change precedes
+		changed, want string
+	}{
+		{nfs3.ProcWrite, filepath.Join(here, "f"), "changed while it was copied"},
+		{nfs3.ProcRead, part, "another copy is writing it"},
+	} {
+		writeFile(t, data, here, "f")
+		writeFile(t, data[:2<<20], part)
+		var once sync.Once
+		change := func(req *oncrpc.Request) bool {
+			if (*matchProc(nfs3.Program, tt.proc))(req) {
+				once.Do(func() {
+					f, err := os.OpenFile(tt.changed, os.O_WRONLY|os.O_APPEND, 0)
+					if assert.NoError(t, err) {
+						_, err = f.WriteString("more")
+						assert.NoError(t, errors.Join(err, f.Close()))
+					}
+				})
+			}
+			return false
+		}
+		r.holdCall.Store(&change)
+		assert.Contains(t, mustFail(t, "cp", "--resume", here+"/f", r.url), tt.want)
+		r.holdCall.Store(nil)
+		assert.NoFileExists(t, filepath.Join(r.dir, "f"))
 	}
 }

@@ -24,7 +24,7 @@ func (a *app) newDf() *cobra.Command {
 		Use:   "df [-h] [-i] URL...",
 		Short: "Show the space on file systems",
 		Long: `Show the total, used and available space of the file systems that hold the URLs, in
-KiB. nfs://SERVER stands for all exports of the server.`,
+KiB. nfs://SERVER stands for all exports of the server that are not below another one.`,
 		Args: a.parseURLs(&urls),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
