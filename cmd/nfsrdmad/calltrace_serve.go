@@ -32,7 +32,6 @@ func (p *runningDaemon) serveCallTrace(w http.ResponseWriter, req *http.Request)
 	}
 	defer p.callTraces.removeReader(reader)
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Time{}) // the request has been read, and the command sends no more
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	lines := json.NewEncoder(w)
 	send := func(line any) bool {
