@@ -344,6 +344,10 @@ func TestCpSelects(t *testing.T) {
 	}, sortedLines(mustRun(t, "cp", "-r", "-n", "--jobs=1", "--exclude=b.*", "--exclude=d/f", "--exclude=/h", src, r.url)))
 	assert.NoDirExists(t, filepath.Join(r.dir, "t"))
 
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	require.NoError(t, unix.Mkfifo(fifo, 0o600))
+	assert.Equal(t, fifo+" -> "+r.url+"/fifo\n", mustRun(t, "cp", "-n", fifo, r.url), "without waiting for a writer")
+
 	mustRun(t, "cp", "-r", "--exclude=*.o", src, r.url)
 	there := filepath.Join(r.dir, "t")
 	for name, copied := range map[string]bool{"a": true, "b.o": false, "d/c": true, "d/e.o": false, "d/f/g": true, "h": true, "h/e.o": false} {

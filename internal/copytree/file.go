@@ -47,6 +47,11 @@ func (c *Copier) copyFile(from Tree, e entry, to Tree, target string) error {
 	if err != nil {
 		return to.Explain(target, err)
 	}
+	if c.cfg.DryRun != nil && !e.kind.IsRegular() { // opening a FIFO waits for its writer, or starts it
+		c.showCopy(from, e.path, to, target)
+		c.bar.countFile()
+		return nil
+	}
 	src, err := from.openFile(c.ctx, e)
 	if err != nil {
 		return from.Explain(e.path, err)
