@@ -107,7 +107,7 @@ func TestCallTrace(t *testing.T) {
 		status, _ := callNFS3(t, c, nfs3.ProcLookup, (&nfs3.DirOpArgs{Dir: root, Name: []byte("no\x1b[31m")}).AppendTo(nil))
 		require.Equal(t, nfs3.ErrNoEnt, status)
 	})
-	assert.Regexp(t, `^\d\d:\d\d:\d\d\.\d{6} 127\.0\.0\.1 /x nfs3 LOOKUP `+filepath.Dir(path)+` "no\\x1b\[31m" NFS3ERR_NOENT [0-9.]+ (us|ms|s)\n$`, text)
+	assert.Regexp(t, `^\d\d:\d\d:\d\d\.\d{6} 127\.0\.0\.1 /x nfs3 LOOKUP `+filepath.Dir(path)+` "no\\x1b\[31m" NFS3ERR_NOENT [0-9.]+ (µs|ms|s)\n$`, text)
 
 	compound := appendPutFH([]byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}, file)
 	compound = nfs4.AppendOp(compound, nfs4.OpRead, &nfs4.ReadArgs{StateID: nfs4.AnonymousStateID, Count: 100})
