@@ -31,6 +31,7 @@ func TestTCPLine(t *testing.T) {
 			cancel()
 			_ = s.Shutdown(now) // its error is that of now
 			assert.NoError(t, <-served)
+			assert.NoError(t, s.Shutdown(t.Context()), "its calls have ended")
 		}
 	}
 	stop := serve(l)
@@ -57,6 +58,7 @@ func TestTCPLine(t *testing.T) {
 	}
 	over.Store(true)
 	callers.Wait()
+	require.NoError(t, callEcho(t.Context(), t, line, procHead, nil), "the callers may not have used the last server")
 	assert.True(t, line.Up())
 	require.NoError(t, line.Close())
 	stop()
