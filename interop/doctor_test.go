@@ -73,7 +73,7 @@ func TestDoctor(t *testing.T) {
 	assert.Equal(t, "fail Linux's NFS server uses RDMA port 20049: clients with RDMA hardware reach it instead of the daemon: "+disable+"--listen", d.finds(ours, "knfsd"))
 	assert.Equal(t, "ok :20050 is free for --listen\nok :2050 is free for --tcp", d.finds(beside, "port"))
 	assert.Regexp(t, `^ok Linux's NFS server is running, on other ports: .*\btcp 2049\b`, d.finds(beside, "knfsd"))
-	assert.Equal(t, "ok rpcbind responds: --register registers the ports for version 3 clients", d.finds(ours, "rpcbind"))
+	assert.Equal(t, "ok rpcbind responds: --register, or register = auto in nfsrdmad.conf, registers the ports for version 3 clients", d.finds(ours, "rpcbind"))
 	assert.Contains(t, d.finds(ours, "clock"), "warn the clock is not synchronized")
 
 	// File systems and leases.
