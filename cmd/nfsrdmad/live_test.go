@@ -43,6 +43,15 @@ func TestLivePage(t *testing.T) {
 	assert.Regexp(t, "; style-src 'sha256-[^']+'; script-src 'sha256-[^']+'$", resp.Header.Get("Content-Security-Policy"))
 
 	d := getStatus(t, control)
+	for _, path := range []string{"/?export=/x", "/history"} {
+		resp, err := http.Get("http://" + s.transportAddr(t, "metrics") + path)
+		require.NoError(t, err)
+		text, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		require.NoError(t, err)
+		assert.Equal(t, http.StatusOK, resp.StatusCode, path)
+		assert.Contains(t, string(text), map[string]string{"/?export=/x": `id="own"`, "/history": `{"version":1,"interval_seconds":10,`}[path])
+	}
 	for _, want := range []string{"nfs3 GETATTR", "NFS3ERR_BADHANDLE 1", strconv.Quote(hostile), d.Connections[0].Peer, d.Exports[0].Path, "*(rw,insecure)", `<b id="rate-connections">1</b>`, `<b id="rate-clients">1</b>`} {
 		assert.True(t, strings.Contains(html.UnescapeString(page), want), want)
 	}

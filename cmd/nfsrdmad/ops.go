@@ -24,7 +24,7 @@ type operatorOptions struct {
 
 func (o *operatorOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.control, "control", defaultControl(), "socket `PATH` for nfsrdmad status; \"\" for none")
-	f.StringVar(&o.metrics, "metrics", "", "HTTP `ADDR` for a live page (/), /metrics (Prometheus) and /healthz")
+	f.StringVar(&o.metrics, "metrics", "", "HTTP `ADDR` for a live page (/), /history (JSON), /metrics\n(Prometheus) and /healthz")
 	f.BoolVar(&o.trace, "trace", false, "send OpenTelemetry spans for calls to OTEL_EXPORTER_OTLP_ENDPOINT")
 	o.discoverOptions.addFlags(f)
 }

@@ -151,6 +151,9 @@ func TestPage(t *testing.T) {
 	calls, _ := shownCalls(t, idle)
 	assert.Empty(t, calls)
 	picture("idle", "--window-size=1280,900")
+	own := string(runChromium(t, script, dump, d.page+"?export=/x"))
+	assert.Contains(t, own, `id="own"`, "a refresh keeps the export whose curves are shown")
+	assert.Contains(t, own, "in the last 2 s")
 
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, bytes.Repeat([]byte("content\n"), 1<<18), 0o644))

@@ -11,10 +11,12 @@
 //	metriclist.go   all metrics                  collector.go    reads them for a scrape
 //	handler.go      HTTP paths for --metrics     conns.go        limits the connections to it
 //	history.go      an hour of totals            history_live.go  its curves on the live page
+//	history_series.go  the busiest exports' and clients' hour
+//	history_json.go  a History as JSON
 //	live.go, live.html  the live page            attention.go    what needs attention
 //	format.go       sizes, times and names as text
 //
 // The package only reads the daemon's counters and state. Between two requests only a History stores
-// anything, of a fixed size, and its goroutine and a Server's are all that it starts. Package main opens sockets, parses flags and changes
-// the daemon.
+// anything, of a bounded size, and its goroutine and a Server's are all that it starts. Package main
+// opens sockets, parses flags and changes the daemon.
 package report

@@ -20,28 +20,32 @@ const (
 // host or the daemon was suspended, leaves a gap.
 const maxHistoryInterval = 5 * historyInterval / 2
 
-// usageTotals are sums of calls and bytes since the daemon started.
-type usageTotals struct{ calls, in, out uint64 }
+// usageTotals are sums of calls, of bytes received and sent, and of the calls' durations since the
+// daemon started. Of an export or a client, the bytes are those of file data written and read.
+type usageTotals struct {
+	calls, in, out uint64
+	busy           time.Duration
+}
 
 // historyTotals are the daemon's counters at one time.
 type historyTotals struct {
-	usageTotals // of all procedures: bytes received and sent
+	usageTotals // of all procedures
 	errors      uint64
-	busy        time.Duration // sum of the calls' durations
 
 	connections, clients int
 
 	procedures map[string]usageTotals // by program and procedure
-	exports    map[string]usageTotals // by path: bytes written and read
+	exports    map[string]usageTotals // by path
+	addresses  map[string]usageTotals // by client address, without durations
 }
 
-// sampleTotals reads the counters. Its cost depends on the numbers of procedures and of exports,
-// but not on those of clients and connections.
+// sampleTotals reads the counters. Its cost depends on the numbers of procedures, of exports, and of
+// the client addresses that are counted, but not on those of connections and of clients with state.
 func (src *Source) sampleTotals() *historyTotals {
-	t := &historyTotals{procedures: make(map[string]usageTotals), exports: make(map[string]usageTotals)}
+	t := &historyTotals{procedures: make(map[string]usageTotals), exports: make(map[string]usageTotals), addresses: make(map[string]usageTotals)}
 	for _, s := range src.Observer.Stats() {
 		program, procedure := ProcNames(&s)
-		t.procedures[program+" "+procedure] = usageTotals{s.Calls, s.In, s.Out}
+		t.procedures[program+" "+procedure] = usageTotals{s.Calls, s.In, s.Out, s.Duration}
 		t.calls, t.in, t.out, t.busy = t.calls+s.Calls, t.in+s.In, t.out+s.Out, t.busy+s.Duration
 		for _, f := range s.Failed {
 			t.errors += f.Count
@@ -49,7 +53,12 @@ func (src *Source) sampleTotals() *historyTotals {
 	}
 	for _, e := range src.Exports() {
 		s := e.Usage.Stats()
-		t.exports[e.Path] = usageTotals{s.Calls, s.Written, s.Read}
+		t.exports[e.Path] = usageTotals{s.Calls, s.Written, s.Read, s.Duration}
+	}
+	addresses, _ := src.Observer.Clients()
+	for i := range addresses {
+		c := &addresses[i]
+		t.addresses[c.Addr.String()] = usageTotals{calls: c.Calls, in: c.Written, out: c.Read}
 	}
 	t.connections = src.RDMA.Stats().Now
 	if src.TCP != nil {
@@ -59,26 +68,36 @@ func (src *Source) sampleTotals() *historyTotals {
 	return t
 }
 
-// A historySample describes an interval: means per second, the mean latency, and the numbers of
-// connections and of clients at its end.
-type historySample struct {
-	end                    time.Duration
-	calls, in, out, errors float64
-	latency                float64 // in seconds; negative without calls
-	connections, clients   int
+// A usageSample describes an interval: means per second, and the mean latency.
+type usageSample struct {
+	calls, in, out float64 // negative if unknown
+	latency        float64 // in seconds; negative without calls
 }
 
-// newSample returns the sample for the interval from was to now, which ends at end.
-func newSample(was, now *historyTotals, interval, end time.Duration) historySample {
+// A historySample also has the numbers of connections and of clients at the interval's end.
+type historySample struct {
+	end time.Duration
+	usageSample
+	errors               float64
+	connections, clients int
+}
+
+// newUsageSample returns the sample for the interval from was to now.
+func newUsageSample(was, now usageTotals, interval time.Duration) usageSample {
 	rate := func(was, now uint64) float64 { return ratePerSecond(was, now, interval) }
-	s := historySample{
-		end: end, calls: rate(was.calls, now.calls), in: rate(was.in, now.in), out: rate(was.out, now.out), errors: rate(was.errors, now.errors),
-		latency: -1, connections: now.connections, clients: now.clients,
-	}
+	s := usageSample{calls: rate(was.calls, now.calls), in: rate(was.in, now.in), out: rate(was.out, now.out), latency: -1}
 	if now.calls > was.calls && now.busy >= was.busy {
 		s.latency = (now.busy - was.busy).Seconds() / float64(now.calls-was.calls)
 	}
 	return s
+}
+
+// newSample returns the sample for the interval from was to now, which ends at end.
+func newSample(was, now *historyTotals, interval, end time.Duration) historySample {
+	return historySample{
+		end: end, usageSample: newUsageSample(was.usageTotals, now.usageTotals, interval),
+		errors: ratePerSecond(was.errors, now.errors, interval), connections: now.connections, clients: now.clients,
+	}
 }
 
 // ratePerSecond returns by how much a counter increased per second. A counter that is smaller than
@@ -90,7 +109,8 @@ func ratePerSecond(was, now uint64, interval time.Duration) float64 {
 	return float64(now-was) / max(interval.Seconds(), 1)
 }
 
-// A History samples the daemon's counters, and keeps the samples of an hour for the live page.
+// A History samples the daemon's counters, and keeps the samples of an hour for the live page: those
+// of the server, and of the busiest exports and clients.
 type History struct {
 	clock  func() time.Duration // CLOCK_BOOTTIME
 	totals func() *historyTotals
@@ -99,6 +119,8 @@ type History struct {
 	samples [historySize]historySample // a ring
 	taken   int                        // samples so far
 	bases   [2]historyBase             // the last two times at which counters were read, the later one first
+
+	exports, addresses seriesSet
 }
 
 // A historyBase is what the counters were at one time.
@@ -160,6 +182,8 @@ func (h *History) takeSample() {
 		h.bases[1] = historyBase{}
 	default:
 		h.samples[h.taken%historySize] = newSample(was.historyTotals, now.historyTotals, interval, now.at)
+		h.exports.addSamples(h.taken, was.exports, now.exports, interval)
+		h.addresses.addSamples(h.taken, was.addresses, now.addresses, interval)
 		h.taken++
 	}
 }

@@ -52,13 +52,13 @@ func TestHistorySamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newTestHistory()
 		assert.Empty(t, h.listSamples(h.clock()))
-		h.counters = historyTotals{usageTotals: usageTotals{calls: 100, in: 2000, out: 30000}, errors: 5, busy: time.Second, connections: 3, clients: 2}
+		h.counters = historyTotals{usageTotals: usageTotals{calls: 100, in: 2000, out: 30000, busy: time.Second}, errors: 5, connections: 3, clients: 2}
 		h.pass(1, 0)
 		h.counters.connections = 1
 		h.pass(1, 0)
 		assert.Equal(t, []historySample{
-			{end: historyInterval, calls: 10, in: 200, out: 3000, errors: 0.5, latency: 0.01, connections: 3, clients: 2},
-			{end: 2 * historyInterval, latency: -1, connections: 1, clients: 2},
+			{end: historyInterval, usageSample: usageSample{10, 200, 3000, 0.01}, errors: 0.5, connections: 3, clients: 2},
+			{end: 2 * historyInterval, usageSample: usageSample{latency: -1}, connections: 1, clients: 2},
 		}, h.listSamples(h.clock()))
 	})
 }
@@ -90,7 +90,7 @@ func TestHistorySuspend(t *testing.T) {
 		h.pass(1, 1e6)
 		h.pass(2, 10)
 		assert.Equal(t, []float64{1, 1, 1, 1}, h.callRates())
-		v := newLiveHistory(h.History)
+		v := newLiveHistory(h.History, subject{})
 		assert.Equal(t, 2, strings.Count(v.Cards[0].Curve, "M"), "two lines: %s", v.Cards[0].Curve)
 		assert.Equal(t, "1.0", v.Cards[0].Highest)
 		h.suspended += 2 * time.Hour
@@ -121,7 +121,7 @@ func TestHistoryRecent(t *testing.T) {
 		setCounters := func(n uint64) {
 			h.counters.calls = n
 			h.counters.procedures = map[string]usageTotals{"nfs3 READ": {calls: n}}
-			h.counters.exports = map[string]usageTotals{"/x": {n, 0, 1024 * n}}
+			h.counters.exports = map[string]usageTotals{"/x": {calls: n, out: 1024 * n}}
 		}
 		setCounters(1e6)
 		h.pass(10, 0)
@@ -131,11 +131,11 @@ func TestHistoryRecent(t *testing.T) {
 			rate  string
 		}{{3 * time.Second, "20.0"}, {8 * time.Second, "32.5"}} {
 			time.Sleep(step.after - (h.clock() - h.bases[0].at))
-			v := newLiveHistory(h.History)
+			v := newLiveHistory(h.History, subject{})
 			assert.Equal(t, step.rate, v.Cards[0].Value, step.after)
 			assert.Equal(t, step.rate, v.Procedure(procDoc{Program: "nfs3", Procedure: "READ", Calls: 1e6 + 260}).Calls, step.after)
 		}
-		v := newLiveHistory(h.History)
+		v := newLiveHistory(h.History, subject{})
 		e := Export{Path: "/x", Activity: &ExportActivity{Activity: Activity{Calls: 1e6 + 260, BytesRead: 1024 * (1e6 + 260)}}}
 		assert.Equal(t, recentRates{"32.5", "32.5 KiB/s", ""}, v.Export(e))
 		assert.Equal(t, recentRates{Calls: "0.5"}, v.Procedure(procDoc{Program: "nfs3", Procedure: "WRITE", Calls: 4}), "the first calls")
@@ -148,11 +148,13 @@ func TestHistoryRecent(t *testing.T) {
 
 // TestHistoryCurve checks a curve's path.
 func TestHistoryCurve(t *testing.T) {
-	value := func(s *historySample) float64 { return s.calls }
-	path, highest := drawCurve([]historySample{{end: 0, calls: 1}, {end: 20, calls: 4}, {end: 60, calls: -1}, {end: 80, calls: 2}}, 80, 80, value)
+	callsAt := func(end time.Duration, calls float64) historySample {
+		return historySample{end: end, usageSample: usageSample{calls: calls}}
+	}
+	path, highest := drawCurve([]historySample{callsAt(0, 1), callsAt(20, 4), callsAt(60, -1), callsAt(80, 2)}, 80, 80, callRate)
 	assert.Equal(t, "M0.0 22.0h0L90.0 1.0M360.0 15.0h0", path)
 	assert.InDelta(t, 4, highest, 0)
-	path, _ = drawCurve([]historySample{{end: 80}}, 80, 80, value)
+	path, _ = drawCurve([]historySample{{end: 80}}, 80, 80, callRate)
 	assert.Equal(t, "M360.0 29.0h0", path)
 }
 
@@ -182,7 +184,7 @@ func TestLivePageHistory(t *testing.T) {
 			ClientActivity: &ClientActivities{List: []ClientActivity{{Address: "192.0.2.7", Activity: Activity{Calls: 1700}}}},
 		}
 		v := newLiveView(d, new(ClientList), new(liveHeldView), time.Now())
-		v.History = newLiveHistory(h.History)
+		v.History = newLiveHistory(h.History, subject{})
 		var b strings.Builder
 		require.NoError(t, liveTemplate().Execute(&b, v))
 		page := b.String()

@@ -195,11 +195,11 @@ func rejectRebinding(next http.Handler) http.Handler {
 	})
 }
 
-// servePage serves the live page.
-func (src *Source) servePage(w http.ResponseWriter) {
+// servePage serves the live page, with the curves of the export or client that the request names.
+func (src *Source) servePage(w http.ResponseWriter, r *http.Request) {
 	var b bytes.Buffer
 	v := newLiveView(src.CollectStatus(), src.CollectClients(), src.collectLiveHeld(), time.Now())
-	v.History = newLiveHistory(src.History)
+	v.History = newLiveHistory(src.History, parseSubject(r.URL.Query()))
 	if err := liveTemplate().Execute(&b, v); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
