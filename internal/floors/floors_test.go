@@ -33,7 +33,7 @@ var floors = map[string]int{
 	"oncrpc/gss": 1, "rdma/iwarp/ddp": 1, "rdma/iwarp/mpa": 1, "oncrpc/rpcmsg": 1, "rdma/rdmatest": 1, "rdma/roce/packet": 1, "rpcrdma/wire": 1, "oncrpc/gss/tickets/wire": 1, "internal/certauth": 1, "internal/conformance/check": 1, "internal/mountopt": 1,
 	"oncrpc/gss/krb5": 2, "rdma/iwarp/rdmap": 2, "rdma/iwarp/recorder": 2, "oncrpc": 2,
 	"delegation": 3, "vfs/locks": 3, "nfsserver/recall": 3, "oncrpc/replay": 3, "oncrpc/rpcstats": 3, "oncrpc/rpctest": 3, "rdma/iwarp": 3, "rdma/roce": 3, "rpcrdma": 3, "oncrpc/rpcsec": 3, "oncrpc/rpctls": 3,
-	"delegation/client": 4, "delegation/server": 4, "nfsserver/exports": 4, "nfsserver/idmap": 4, "nfsserver/journal": 4, "nfs/mount3": 4, "nfs/nfs3": 4, "nfs/nfs4": 4, "nfs/nfsacl": 4, "nfs/nlm4": 4, "nfs/nsm": 4, "oncrpc/rpcbind": 4, "rpcrdma/stream": 4, "oncrpc/gss/tickets": 4, "vfs": 4, "internal/discover": 4, "internal/pingpong": 4,
+	"delegation/client": 4, "delegation/server": 4, "nfsserver/exports": 4, "nfsserver/idmap": 4, "nfsserver/journal": 4, "nfs/mount3": 4, "nfs/nfs3": 4, "nfs/nfs4": 4, "nfs/nfsacl": 4, "nfs/nlm4": 4, "nfs/nsm": 4, "oncrpc/rpcbind": 4, "rpcrdma/stream": 4, "oncrpc/gss/tickets": 4, "vfs": 4, "internal/clusterfs": 4, "internal/discover": 4, "internal/pingpong": 4,
 	"internal/doctor": 5, "nfsclient/nlmclient": 5, "nfs/nfs4/nfs4test": 5, "nfs/nlm4/nlm4test": 5, "nfs/nfs4acl": 5, "nfsclient/nfs4client": 5, "nfsserver/nfs4state": 5, "nfsclient": 5, "nfsserver/exportset": 5, "vfs/billy": 5, "vfs/mem": 5, "vfs/posix": 5, "vfs/vfstest": 5,
 	"nfsclient/fusefs": 6, "internal/copytree": 6, "internal/loadgen": 6, "nfsserver/nlmserver": 6, "nfsserver/nfs4server": 6, "nfsserver": 6, "internal/bridge": 6,
 	front: 7, "cmd/nfsrdmad/internal/report": 7, "nfsserver/gonfs": 7,
@@ -53,7 +53,7 @@ var beside = map[string][]string{
 var peers = map[string][]string{"delegation": {"nfsserver/recall"}, "nfsclient/nlmclient": {"nfs/nlm4/nlm4test"}, "nfsclient/nfs4client": {"nfsserver/nfs4server", "nfsserver/nfs4state", "nfsserver/exportset", "vfs/mem"}, "internal/bridge": {"nfsserver"}, "internal/copytree": {"nfsserver"}, "nfs/nfs3": {"rpcrdma/stream"}, "nfsclient": {"nfsserver"}, "oncrpc/replay": {"oncrpc/rpctest"}, "oncrpc/rpcsec": {"oncrpc/replay", "rpcrdma"}, "oncrpc/rpcstats": {"oncrpc/rpctest"}, "nfsclient/fusefs": {"nfsserver"}, "vfs/posix": {"nfsserver"}}
 
 // testOnly are imported only by tests and by each other.
-var testOnly = []string{"internal/bootahead", "internal/certtest", "internal/manual", "internal/nstest", "internal/racetest", "internal/wiretest", "rdma/iwarp/mpa/mpatest", "nfs/nfs4/nfs4test", "nfs/nlm4/nlm4test", "oncrpc/rpctest", "rdma/rdmatest", "vfs/vfstest"}
+var testOnly = []string{"internal/bootahead", "internal/certtest", "internal/clusterfs", "internal/manual", "internal/nstest", "internal/racetest", "internal/wiretest", "rdma/iwarp/mpa/mpatest", "nfs/nfs4/nfs4test", "nfs/nlm4/nlm4test", "oncrpc/rpctest", "rdma/rdmatest", "vfs/vfstest"}
 
 // choosers may import the provider, besides the commands: the root package, and the bench, which is
 // a program and frames messages itself.
