@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nfsrdma/nfsrdma/internal/stablefile"
 )
 
@@ -77,6 +79,13 @@ func Create(dir string, names []string, force bool, now func() time.Time) (*Auth
 		return nil, err
 	}
 	defer os.RemoveAll(next)
+	if used {
+		unlock, err := lockDir(dir)
+		if err != nil {
+			return nil, err
+		}
+		defer unlock()
+	}
 	a := &Authority{dir: next, now: now}
 	if err := a.createFiles(names); err != nil {
 		return nil, err
@@ -134,17 +143,54 @@ func (a *Authority) createFiles(names []string) (err error) {
 // Open opens the authority that Create has created in dir.
 func Open(dir string, now func() time.Time) (*Authority, error) {
 	a := &Authority{dir: dir, now: now}
-	var err error
-	if a.cert, err = readCert(filepath.Join(dir, caCert)); err != nil {
-		return nil, err
+	return a, a.readFiles()
+}
+
+// readFiles reads the authority's certificate and its key.
+func (a *Authority) readFiles() (err error) {
+	if a.cert, err = readCert(a.path(caCert)); err != nil {
+		return err
 	}
-	if a.key, err = readKey(filepath.Join(dir, caKey)); err != nil {
-		return nil, err
+	if a.key, err = readKey(a.path(caKey)); err != nil {
+		return err
 	}
 	if !a.key.PublicKey.Equal(a.cert.PublicKey) {
-		return nil, fmt.Errorf("%s is not the key of %s: restore both from one backup", filepath.Join(dir, caKey), filepath.Join(dir, caCert))
+		return fmt.Errorf("%s is not the key of %s: restore both from one backup", a.path(caKey), a.path(caCert))
 	}
-	return a, nil
+	return nil
+}
+
+// lockDir waits until no other process changes files in an authority's directory, and keeps others
+// from that until unlock is called.
+func lockDir(dir string) (unlock func(), err error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		if err = unix.Flock(int(d.Fd()), unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		d.Close()
+		return nil, &fs.PathError{Op: "lock", Path: dir, Err: err}
+	}
+	return func() { d.Close() }, nil
+}
+
+// beginChange locks the directory, and reads the authority's files again, because another process may
+// have changed them while this one waited.
+func (a *Authority) beginChange() (end func(), err error) {
+	end, err = lockDir(a.dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.readFiles(); err != nil {
+		end()
+		return nil, err
+	}
+	return end, nil
 }
 
 // path returns the path of one of the authority's files.
@@ -219,8 +265,14 @@ func readOwn(dir string) (ca, server *x509.Certificate, list []Certificate, err 
 }
 
 // Renew renews the authority's and the server's certificates if they are due, the server's in any
-// case with always. It returns the renewed ones.
+// case with always. It returns the renewed ones. Of two processes that renew at the same time, the
+// second finds what the first has written.
 func (a *Authority) Renew(always bool) (renewed []Certificate, err error) {
+	end, err := a.beginChange()
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	ca, server, list, err := readOwn(a.dir)
 	if err != nil {
 		return nil, err

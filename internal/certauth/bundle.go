@@ -30,6 +30,11 @@ func (a *Authority) IssueClient(name string) (bundle []byte, expiry time.Time, e
 	if name, err = NormalizeName(name); err != nil {
 		return nil, expiry, err
 	}
+	end, err := a.beginChange()
+	if err != nil {
+		return nil, expiry, err
+	}
+	defer end()
 	server, err := readCert(a.path(serverCert))
 	if err != nil {
 		return nil, expiry, err
