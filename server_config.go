@@ -116,7 +116,7 @@ type ServerConfig struct {
 	// instance an observer that counts them and calls next.
 	Wrap func(next oncrpc.Service) oncrpc.Service
 
-	// Trace, if not nil, returns a Trace for each call that arrives over RDMA or TCP, or nil. A
+	// Trace, if not nil, returns a Trace for each arriving call, or nil. A
 	// Service of Wrap finds it in Reply.Trace.
 	Trace func() oncrpc.Trace
 

@@ -25,7 +25,10 @@ func (s *Server) ServeTCP(l net.Listener) error { return s.parts.TCP.Serve(l) }
 // ServeUDP serves only version 3's lock programs (package nlmserver) over UDP, without
 // RPCSEC_GSS. Old clients lock files over UDP, and Linux announces its restarts over it.
 // ServeUDP returns nil after p.Shutdown, or else the error of p.
-func (s *Server) ServeUDP(p *oncrpc.Packets) error { return p.Serve(s.udpCalls) }
+func (s *Server) ServeUDP(p *oncrpc.Packets) error {
+	p.Trace = s.parts.TCP.Trace
+	return p.Serve(s.udpCalls)
+}
 
 // ListenAndServe listens on the TCP addresses rdma, for ServeRDMA, and tcp, for ServeTCP,
 // and serves both until Shutdown or Close; then it returns nil. If an address is "", its

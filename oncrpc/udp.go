@@ -35,6 +35,10 @@ const maxPackets = 64
 // sent from the address at which its call arrived, because callers require that.
 type Packets struct {
 	*net.UDPConn
+
+	// Trace, if not nil, returns a Trace for each arriving call.
+	Trace func() Trace
+
 	localAddr netip.AddrPort
 	slots     chan struct{}
 
@@ -114,6 +118,10 @@ func (p *Packets) serveDatagram(s Service, call []byte, local netip.Addr, from n
 	}
 	req := Request{Msg: call, Peer: &peer, MaxReply: MaxPacket, MaxWhole: MaxPacket}
 	var rep Reply
+	if p.Trace != nil {
+		rep.Trace = p.Trace()
+	}
+	defer rep.EndTrace()
 	if !s.Serve(p.ctx, &req, &rep) {
 		return
 	}

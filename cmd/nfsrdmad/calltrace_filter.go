@@ -148,8 +148,8 @@ knows one for the call's first file handle; otherwise its file number. Filters s
 the calls that match all of them.
 
 Calls never wait for this command. If there are more than it can show, some are
-dropped, and a line says how many. It ends with an interrupt, or with the daemon. Calls
-over UDP are not shown. Without this command, tracing costs nothing.
+dropped, and a line says how many. It ends with an interrupt, or with the daemon.
+Without this command, tracing costs nothing.
 
 --json prints one object per line; /usr/share/doc/nfsrdma/operations.md describes its
 fields.`,

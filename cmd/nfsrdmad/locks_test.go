@@ -22,8 +22,6 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
 	"github.com/nfsrdma/nfsrdma/nfsclient/nfs4client"
-	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
-	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 	"github.com/nfsrdma/nfsrdma/vfs/locks"
 )
 
@@ -87,11 +85,7 @@ func (d *lockedDaemon) waitForLock(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 	a := nlm4.LockArgs{Block: true, Lock: nlm4.Lock{Caller: []byte("v3host"), Handle: d.file.Handle(), Owner: []byte("42@v3host"), SVID: 42, Length: 15}}
-	call := encodeCall(1, nlm4.Program, nlm4.Version, nlm4.ProcLock, nil)[:6*4]
-	for _, v := range []uint32{rpcmsg.AuthSys, 5 * 4, 0, 0, 0, 0, 0, rpcmsg.AuthNone, 0} { // stamp, machine, UID, GID, GIDs
-		call = xdr.AppendUint32(call, v)
-	}
-	r := parseAccepted(t, tcpCall(t, c, a.AppendTo(call, nlm4.Version)), 1, 0)
+	r := parseAccepted(t, tcpCall(t, c, encodeNLMCall(nlm4.ProcLock, a.AppendTo)), 1, 0)
 	var res nlm4.Res
 	res.Decode(&r, nlm4.Version)
 	require.Equal(t, nlm4.Blocked, res.Status)
