@@ -43,46 +43,65 @@ type tlsSite struct {
 // options of exports(5).
 func newSite(t *testing.T, exports map[string]string, flags ...string) *tlsSite {
 	t.Helper()
-	g, err := linux()
-	require.NoError(t, err)
-	s := &tlsSite{
-		Machine: interop.Machine{T: t, Guest: g}, root: certtest.New(t, "root", time.Now()),
-		certs: t.TempDir(), base: interop.Served(t),
-	}
+	s := newBareSite(t)
+	s.root, s.certs = certtest.New(t, "root", time.Now()), t.TempDir()
 	s.serverHas(s.root.Issue(withNames("server.test.example", "localhost")))
 	s.serverTrusts(s.root)
 	s.guestHas(s.root.Issue(withNames("guest")))
 	s.guestTrusts(s.root)
 	conf := certtest.Write(t, t.TempDir(), "tlshd.conf", []byte(tlshd))
-	require.NoError(t, g.Push(t.Context(), conf, "/etc/tlshd.conf"))
-	s.Must("rm -f /tmp/stop; date -s @%d; modprobe tls; tlshd -s >/tmp/tlshd.log 2>&1 &", time.Now().Unix())
+	require.NoError(t, s.Push(t.Context(), conf, "/etc/tlshd.conf"))
+	s.startTlshd()
+	s.startDaemon(exports, append([]string{"--tls-cert", s.certs + "/cert.pem", "--tls-key", s.certs + "/key.pem", "--tls-ca", s.certs + "/ca.pem"}, flags...)...)
+	return s
+}
 
-	var list strings.Builder
-	for name, options := range exports {
-		dir := filepath.Join(s.base, name)
-		require.NoError(t, os.Mkdir(dir, 0o777))
-		require.NoError(t, os.Chmod(dir, 0o777|os.ModeSticky))
-		fmt.Fprintf(&list, "%s *(rw,insecure,no_root_squash,%s)\n", dir, options)
-	}
+// newBareSite returns the guest without certificates, and without a server.
+func newBareSite(t *testing.T) *tlsSite {
+	t.Helper()
+	g, err := linux()
+	require.NoError(t, err)
+	s := &tlsSite{Machine: interop.Machine{T: t, Guest: g}, base: interop.Served(t)}
 	s.log, err = os.Create(filepath.Join(t.TempDir(), "log"))
 	require.NoError(t, err)
-	s.flags = append([]string{
-		"--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--control", "", "--state", t.TempDir(),
-		"--tls-cert", s.certs + "/cert.pem", "--tls-key", s.certs + "/key.pem", "--tls-ca", s.certs + "/ca.pem",
-		"--exports", certtest.Write(t, t.TempDir(), "exports", []byte(list.String())),
-	}, flags...)
-	s.Server, err = interop.StartServer(s.log, programPath("nfsrdmad"), s.flags...)
-	require.NoError(t, err, "%s", s.daemonLog())
 	t.Cleanup(func() {
-		s.Kill()
+		if s.Server != nil {
+			s.Kill()
+		}
 		s.log.Close()
 		out, _ := s.Try("killall tlshd; tail -n 60 /tmp/tlshd.log; dmesg | tail -n 30")
 		if t.Failed() {
 			t.Logf("nfsrdmad says:\n%s\ntlshd and the kernel of the guest say:\n%s", s.daemonLog(), out)
 		}
 	})
-	s.checkingProxy = newWire(t, s.TCP)
+	s.Must("rm -f /tmp/stop; date -s @%d; modprobe tls", time.Now().Unix())
 	return s
+}
+
+// startTlshd starts tlshd in the guest.
+func (s *tlsSite) startTlshd() {
+	s.Helper()
+	s.Must("tlshd -s >/tmp/tlshd.log 2>&1 &")
+}
+
+// startDaemon starts nfsrdmad with directories, and what the guest reaches instead of its port.
+func (s *tlsSite) startDaemon(exports map[string]string, flags ...string) {
+	s.Helper()
+	var list strings.Builder
+	for name, options := range exports {
+		dir := filepath.Join(s.base, name)
+		require.NoError(s, os.Mkdir(dir, 0o777))
+		require.NoError(s, os.Chmod(dir, 0o777|os.ModeSticky))
+		fmt.Fprintf(&list, "%s *(rw,insecure,no_root_squash,%s)\n", dir, options)
+	}
+	s.flags = append([]string{
+		"--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--control", "", "--state", s.TempDir(),
+		"--exports", certtest.Write(s, s.TempDir(), "exports", []byte(list.String())),
+	}, flags...)
+	var err error
+	s.Server, err = interop.StartServer(s.log, programPath("nfsrdmad"), s.flags...)
+	require.NoError(s, err, "%s", s.daemonLog())
+	s.checkingProxy = newWire(s.T, s.TCP)
 }
 
 // withNames changes a certificate's names.

@@ -215,6 +215,9 @@ func (q *Request) Flavors(ctx context.Context) []exports.Flavor {
 func (q *Request) LogDenial(ctx context.Context) {
 	if o := q.set.accessFor(ctx, q.peer, q.snapshot, q.Export).clientOptions; o != nil && !o.Xprtsec.Take(peerTransport(q.peer)) {
 		words := "rejecting calls: the export requires an encrypted connection; mount it over TCP with one of these (over RDMA, only mountrdma can)"
+		if peerTransport(q.peer) == exports.TransportTLS {
+			words = "rejecting calls: the export requires a client certificate (mutual TLS); mount it with xprtsec=mtls, and the files of nfsrdmad cert client"
+		}
 		q.set.log.Warn(words, "export", q.Export.Path, "client", addrOf(q.peer), "over", q.peer.Network, "xprtsec", peerTransport(q.peer).String(), "takes", o.Xprtsec.String())
 		return
 	}

@@ -90,9 +90,7 @@ func (x *compound) setCurrentFH(ctx context.Context, fh []byte) error {
 		return err
 	}
 	h, err := u.Open(ctx, fh)
-	if err == nil || exportset.IsSecurityDenial(err) {
-		x.current = object{use: u, h: h, wrongSec: err != nil}
-	}
+	x.setCurrentObject(ctx, u, h, err)
 	return err
 }
 

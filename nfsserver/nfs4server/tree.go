@@ -195,10 +195,20 @@ func (x *compound) goToNode(ctx context.Context, n *node) error {
 // exportset.WrongSec.
 func (x *compound) goToObject(ctx context.Context, u *exportUse, h vfs.Handle) error {
 	err := u.CheckObject(ctx, h)
+	x.setCurrentObject(ctx, u, h, err)
+	return err
+}
+
+// setCurrentObject makes an object in an export the current one, unless err is another error than a
+// denial of the call's security. The client is told which flavors the export accepts, but not which
+// transports, so the log names these.
+func (x *compound) setCurrentObject(ctx context.Context, u *exportUse, h vfs.Handle, err error) {
+	if err == exportset.WrongTransport {
+		u.LogDenial(ctx)
+	}
 	if err == nil || exportset.IsSecurityDenial(err) {
 		x.current = object{use: u, h: h, wrongSec: err != nil}
 	}
-	return err
 }
 
 // superuser looks up the directories that contain exports below others: only the exports decide
