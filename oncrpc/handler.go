@@ -40,7 +40,7 @@ type Peer struct {
 	// unencrypted. A client that makes its connection secure becomes another Peer.
 	Security *Security
 
-	memos atomic.Value // *memo: what the programs store (see Memo)
+	memos atomic.Value // *memoEntry: what the programs store (see Memo)
 }
 
 // String returns the network and the address.
