@@ -22,6 +22,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
 	"github.com/nfsrdma/nfsrdma/oncrpc/xdr"
 )
 
@@ -261,7 +262,7 @@ func TestBothTraces(t *testing.T) {
 	both := traces{newTracedCall(p.callTraces.readers()), newTracedCall(p.callTraces.readers())}
 	rep := &oncrpc.Reply{Trace: both}
 	msg := encodeCall(1, nfs3.Program, nfs3.Version, nfs3.ProcGetAttr, nil)
-	tracedService{fakeProgram{}}.Serve(t.Context(), &oncrpc.Request{Msg: msg, Peer: new(oncrpc.Peer)}, rep)
+	tracedService{rpcstats.NewObserver(fakeProgram{})}.Serve(t.Context(), &oncrpc.Request{Msg: msg, Peer: new(oncrpc.Peer)}, rep)
 	rep.EndTrace()
 	assert.Len(t, r.queue, 2)
 	assert.Equal(t, "nfs3", (<-r.queue).Program)

@@ -21,6 +21,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/lograte"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcmsg"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
 )
 
 const (
@@ -170,26 +171,23 @@ type callRecorder interface {
 	recordReply(answer bool, rep *oncrpc.Reply)
 }
 
-// A tracedService wraps a Service and describes its calls to their Traces.
+// A tracedService is an Observer that describes its calls to their Traces.
 type tracedService struct {
-	oncrpc.Service
+	*rpcstats.Observer
 }
 
 // Serve serves a call (oncrpc.Service).
 func (s tracedService) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) (answer bool) {
 	if rep.Trace == nil {
-		return s.Service.Serve(ctx, req, rep)
+		return s.Observer.Serve(ctx, req, rep)
 	}
 	c, ok := rep.Trace.(callRecorder)
 	p, known := rpcmsg.ProcedureOf(req.Msg)
 	if !ok || !known || !c.beginCall(p, req) {
 		rep.Trace = nil // not traced
-		return s.Service.Serve(ctx, req, rep)
+		return s.Observer.Serve(ctx, req, rep)
 	}
-	answer = s.Service.Serve(ctx, req, rep)
+	answer = s.Observer.Serve(ctx, req, rep)
 	c.recordReply(answer, rep)
 	return answer
 }
-
-// Resumes reports whether the wrapped Service resumes calls.
-func (s tracedService) Resumes() bool { return oncrpc.Resumes(s.Service) }

@@ -22,6 +22,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
+	"github.com/nfsrdma/nfsrdma/oncrpc/rpcstats"
 )
 
 // A fakeSpanCollector takes spans over OTLP/HTTP.
@@ -174,7 +175,7 @@ func TestTraceHung(t *testing.T) {
 func traceOneCall(tr *tracer) {
 	rep := &oncrpc.Reply{Trace: tr.newCallTrace()}
 	msg := encodeCall(1, nfs3.Program, nfs3.Version, nfs3.ProcGetAttr, nil)
-	tracedService{fakeProgram{}}.Serve(context.Background(), &oncrpc.Request{Msg: msg, Peer: new(oncrpc.Peer)}, rep)
+	tracedService{rpcstats.NewObserver(fakeProgram{})}.Serve(context.Background(), &oncrpc.Request{Msg: msg, Peer: new(oncrpc.Peer)}, rep)
 	rep.EndTrace()
 }
 
