@@ -30,8 +30,8 @@ type Observed struct {
 // An Observer is a Service in front of another Service that counts calls, bytes, errors
 // and the time to reply. It must be placed between the transports and a replay.Cache to
 // count replayed retries as well. It counts calls by procedure, by client, and in the Usage
-// that the call's program has named (oncrpc.Work). Per call it costs two clock reads and some
-// additions, without a lock or an allocation.
+// that the call's program has named (oncrpc.Work). Per call it costs two clock reads, and some
+// additions under one lock that calls seldom wait for (lockShard), without an allocation.
 type Observer struct {
 	next     oncrpc.Service
 	programs []observedProgram
@@ -67,28 +67,31 @@ func (o *Observer) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.R
 	}
 	in := len(req.Msg) + len(req.Item)
 	n, hasStatus := o.findCounts(p, req.Msg) // the Service may change the message from here on
-	s := &n.shards[shardOf(req.Peer)]
+
 	start := time.Since(o.since) // reads only the monotonic clock
 	answer = o.next.Serve(ctx, req, rep)
 	end := time.Since(o.since)
 	took := end - start
 	class := latencyClass(took)
-	s.addCall(took, class, in)
 	var outcome Outcome
+	out := 0
 	if answer {
-		s.out.Add(uint64(rep.Len()))
-		if outcome = OutcomeOf(rep.Head, hasStatus); outcome != (Outcome{}) {
-			n.failed.countFailure(outcome)
-		}
+		outcome, out = OutcomeOf(rep.Head, hasStatus), rep.Len()
 	}
+	client := o.clients.clientOf(req.Peer, end) // may wait, so not under the shard's lock
+
+	i := lockShard(req.Peer)
+	n.countCall(i, class, outcome)
+	n.shards[i].addTotals(took, in, out)
 	if u, ok := rep.Work.Subject.(*Usage); ok {
-		u.countCall(req.Peer, class, outcome)
-		u.countDuration(req.Peer, took)
+		u.countCall(i, class, outcome)
+		u.shards[i].nanoseconds += uint64(took)
 	}
-	if c := o.clients.clientOf(req.Peer, end); c != nil {
-		c.countCall(req.Peer, class, outcome)
-		c.CountData(req.Peer, rep.Work.Read, rep.Work.Written)
+	if client != nil {
+		client.countCall(i, class, outcome)
+		client.CountData(req.Peer, rep.Work.Read, rep.Work.Written)
 	}
+	shardLocks[i].Unlock()
 	return answer
 }
 
@@ -133,24 +136,27 @@ type procCounts struct {
 	failed outcomeCounts
 }
 
-// shardCount is the number of copies of the per-call counters. Connections use different
-// shards to avoid false sharing.
-const shardCount = 8
-
-// A counterShard is a copy of these counters, padded to a separate cache line.
+// A counterShard is a copy of these counters, three cache lines long. Those that a short call
+// changes are in the first.
 type counterShard struct {
-	took        [len(LatencyBounds) + 1]atomic.Uint64
-	nanoseconds atomic.Uint64
-	in, out     atomic.Uint64
-	_           [64]byte
+	nanoseconds uint64
+	in, out     uint64
+	took        [len(LatencyBounds) + 1]uint64
+	_           [16]byte
 }
 
-// shardOf returns the index of the shard that counts a peer's calls.
-func shardOf(peer *oncrpc.Peer) int {
-	if peer == nil {
-		return 0
+// countCall counts a call with the latency class in the locked shard i.
+func (n *procCounts) countCall(i, class int, o Outcome) {
+	n.shards[i].took[class]++
+	if o != (Outcome{}) {
+		n.failed.countFailure(o)
 	}
-	return int(peer.Addr.Port() / 2 % shardCount) // Linux prefers ports with one parity for connections
+}
+
+func (s *counterShard) addTotals(took time.Duration, in, out int) {
+	s.nanoseconds += uint64(took)
+	s.in += uint64(in)
+	s.out += uint64(out)
 }
 
 // latencyClass returns the index of a call's counter in ProcStats.Took.
@@ -167,12 +173,6 @@ func latencyClass(took time.Duration) int {
 type outcomeCount struct {
 	outcome atomic.Uint64 // packed; 0: not assigned yet
 	count   atomic.Uint64
-}
-
-func (s *counterShard) addCall(took time.Duration, class, in int) {
-	s.took[class].Add(1)
-	s.nanoseconds.Add(uint64(took))
-	s.in.Add(uint64(in))
 }
 
 // outcomeCounts counts failures by their outcome.

@@ -154,23 +154,27 @@ type resumableService struct{ oncrpc.Service }
 
 func (resumableService) Resumes() bool { return true }
 
-// instantService answers at once.
-type instantService struct{ reply []byte }
+// instantService answers at once, and reports work on a Usage.
+type instantService struct {
+	reply []byte
+	usage *Usage
+}
 
 func (s instantService) Serve(_ context.Context, _ *oncrpc.Request, rep *oncrpc.Reply) bool {
 	rep.Head = append(rep.Head, s.reply...)
+	rep.Work.Subject = s.usage
 	return true
 }
 
-// BenchmarkObserver measures the cost of an Observer against an instant
-// Service.
+// BenchmarkObserver measures the cost of an Observer that counts an instant Service's calls by
+// procedure, client and Usage.
 func BenchmarkObserver(b *testing.B) {
-	next := instantService{appendWords(1, rpcmsg.MsgReply, rpcmsg.MsgAccepted, 0, 0, rpcmsg.Success, 0, 0)}
+	next := instantService{appendWords(1, rpcmsg.MsgReply, rpcmsg.MsgAccepted, 0, 0, rpcmsg.Success, 0, 0), new(Usage)}
 	program := Observed{Prog: rpctest.Program, Vers: 2, Procs: 22, HasStatus: func(proc uint32) bool { return proc != 0 }}
 	for name, s := range map[string]oncrpc.Service{"without": next, "with": NewObserver(next, program)} {
 		var port atomic.Uint32
 		bench := func(next func() bool) {
-			peer := &oncrpc.Peer{Addr: netip.AddrPortFrom(netip.Addr{}, uint16(port.Add(2)))}
+			peer := &oncrpc.Peer{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, 1}), uint16(port.Add(2))), Conn: new(oncrpc.Connection)}
 			req := &oncrpc.Request{Msg: rpctest.NewCall(1, rpctest.Program, 2, 6, appendWords(0, 0)...), Peer: peer}
 			rep := &oncrpc.Reply{Head: make([]byte, 0, 100)}
 			for next() {

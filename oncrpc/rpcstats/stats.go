@@ -89,10 +89,11 @@ func (o *Observer) Stats() []ProcStats {
 func (n *procCounts) snapshot() ProcStats {
 	var s ProcStats
 	for i := range n.shards {
-		c := &n.shards[i]
-		s.In, s.Out, s.Duration = s.In+c.in.Load(), s.Out+c.out.Load(), s.Duration+time.Duration(c.nanoseconds.Load())
-		for i := range c.took {
-			calls := c.took[i].Load()
+		shardLocks[i].Lock()
+		c := n.shards[i]
+		shardLocks[i].Unlock()
+		s.In, s.Out, s.Duration = s.In+c.in, s.Out+c.out, s.Duration+time.Duration(c.nanoseconds)
+		for i, calls := range c.took {
 			s.Took[i], s.Calls = s.Took[i]+calls, s.Calls+calls
 		}
 	}

@@ -8,20 +8,21 @@ import (
 )
 
 // A Usage counts the use of one thing, such as an export or a client: calls with their latency
-// and outcome, and bytes of file data. Its methods need no lock and allocate no memory. The zero
-// value is ready for use.
+// and outcome, and bytes of file data. Its methods are safe for concurrent use, and those that
+// count allocate no memory. The zero value is ready for use.
 type Usage struct {
 	shards [shardCount]usageShard
 	failed outcomeCounts
 }
 
-// A usageShard is a copy of these counters, which ends with a separate cache line.
+// A usageShard is a copy of these counters, three cache lines long. Those that a short call
+// changes are in the first.
 type usageShard struct {
-	took          [len(LatencyBounds) + 1]atomic.Uint64
-	nanoseconds   atomic.Uint64
 	operations    atomic.Uint64
 	read, written atomic.Uint64
-	_             [72]byte
+	nanoseconds   uint64
+	took          [len(LatencyBounds) + 1]uint64
+	_             [8]byte
 }
 
 // UsageStats is a snapshot of a Usage.
@@ -29,7 +30,7 @@ type UsageStats struct {
 	Calls         uint64
 	Operations    uint64        // operations in COMPOUNDs
 	Read, Written uint64        // bytes of file data
-	Duration      time.Duration // sum over all calls; 0 for a client, which saves an addition per call
+	Duration      time.Duration // sum over all calls; 0 for a client
 	Took          [len(LatencyBounds) + 1]uint64
 	Failed        []Failures // calls by outcome
 }
@@ -50,17 +51,12 @@ func (u *Usage) CountOperations(peer *oncrpc.Peer, n uint64) {
 	u.shards[shardOf(peer)].operations.Add(n)
 }
 
-// countCall counts a peer's call with the latency class.
-func (u *Usage) countCall(peer *oncrpc.Peer, class int, o Outcome) {
-	u.shards[shardOf(peer)].took[class].Add(1)
+// countCall counts a call with the latency class in the locked shard i.
+func (u *Usage) countCall(i, class int, o Outcome) {
+	u.shards[i].took[class]++
 	if o != (Outcome{}) {
 		u.failed.countFailure(o)
 	}
-}
-
-// countDuration adds the duration of a peer's call.
-func (u *Usage) countDuration(peer *oncrpc.Peer, took time.Duration) {
-	u.shards[shardOf(peer)].nanoseconds.Add(uint64(took))
 }
 
 // Stats returns the counts so far.
@@ -68,12 +64,14 @@ func (u *Usage) Stats() UsageStats {
 	var sum UsageStats
 	for i := range u.shards {
 		s := &u.shards[i]
-		for class := range s.took {
-			n := s.took[class].Load()
+		shardLocks[i].Lock()
+		took, nanoseconds := s.took, s.nanoseconds
+		shardLocks[i].Unlock()
+		for class, n := range took {
 			sum.Took[class] += n
 			sum.Calls += n
 		}
-		sum.Duration += time.Duration(s.nanoseconds.Load())
+		sum.Duration += time.Duration(nanoseconds)
 		sum.Operations += s.operations.Load()
 		sum.Read += s.read.Load()
 		sum.Written += s.written.Load()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -169,6 +170,46 @@ func TestClientsOfDatagrams(t *testing.T) {
 	require.Len(t, all, 1)
 	assert.EqualValues(t, 2, all[0].Calls)
 	assert.EqualValues(t, 4, s.usage.Stats().Calls)
+}
+
+// TestBusyShard checks that a call is counted elsewhere while the lock of its peer's shard is held.
+func TestBusyShard(t *testing.T) {
+	s, peer := newUsageServer(), newPeer("192.0.2.1:1000")
+	busy := &shardLocks[shardOf(peer)]
+	busy.Lock()
+	s.call(peer, 0, 0, 0, 0)
+	busy.Unlock()
+	assert.EqualValues(t, 1, s.usage.Stats().Calls)
+}
+
+// TestConcurrentCalls checks that no call is lost if more calls than there are shards run at once
+// on one connection, while the counters are read.
+func TestConcurrentCalls(t *testing.T) {
+	const callers, calls = 2 * shardCount, 100
+	s, peer := newUsageServer(), newPeer("192.0.2.1:1000")
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			for range calls {
+				s.call(peer, 2, 0, 1, 0)
+				s.usage.Stats()
+			}
+		})
+	}
+	all.Wait()
+	failed := []Failures{{Outcome{OutcomeStatus, 2}, callers * calls}}
+	usage, procs := s.usage.Stats(), s.Observer.Stats()
+	clients, _ := s.Clients()
+	require.Len(t, procs, 1)
+	require.Len(t, clients, 1)
+	assert.EqualValues(t, callers*calls, usage.Calls)
+	assert.EqualValues(t, callers*calls, usage.Read)
+	assert.Equal(t, failed, usage.Failed)
+	assert.EqualValues(t, callers*calls, procs[0].Calls)
+	assert.Equal(t, failed, procs[0].Failed)
+	assert.Equal(t, usage.Took, procs[0].Took)
+	assert.Equal(t, usage.Took, clients[0].Took)
+	assert.EqualValues(t, callers*calls, clients[0].Read)
 }
 
 // TestUsageAllocatesNothing checks that counting a call allocates no memory.
