@@ -78,10 +78,16 @@ func newBareSite(t *testing.T) *tlsSite {
 	return s
 }
 
-// startTlshd starts tlshd in the guest.
+// startTlshd starts tlshd in the guest, and waits until it has a socket of generic netlink (protocol
+// 16), whose port is made of the process ID. Before that, the kernel has nobody for a handshake.
 func (s *tlsSite) startTlshd() {
 	s.Helper()
-	s.Must("tlshd -s >/tmp/tlshd.log 2>&1 &")
+	s.Must(`tlshd -s >/tmp/tlshd.log 2>&1 &
+		for i in $(seq 200); do
+			awk -v pid=$! '$2 == 16 && $3 %% 4194304 == pid { found = 1 } END { exit !found }' /proc/net/netlink && exit 0
+			sleep 0.1
+		done
+		cat /proc/net/netlink; exit 1`)
 }
 
 // startDaemon starts nfsrdmad with directories, and what the guest reaches instead of its port.
