@@ -44,6 +44,10 @@ func serveFSInfo(ctx context.Context, q *request, r *oncrpc.Reply) error {
 	h, status := q.openToMount(ctx, a.Object)
 	switch status {
 	case nfs3.OK:
+		if err := q.Export.TriggerAutomount(); err != nil { // the client begins to use the file system
+			res.Status = q.toStatus(err)
+			break
+		}
 		attr, err := q.Export.FS.GetAttr(ctx, &q.Cred, h)
 		res = q.serverInfo()
 		if res.Status = q.toStatus(err); err == nil {

@@ -22,7 +22,10 @@ type exportSpec struct {
 	fault    error  // the reason why the export cannot be served, besides its directory; or nil
 	broken   bool   // fault is an error in the file, so that the clients are unknown
 	mountID  uint64 // of a submount, see findSubmounts; otherwise 0
-	subvolID uint64 // of a subvolume, see findSubvolumes; otherwise 0
+
+	isAutomount bool   // a submount that is mounted when a client uses it
+	isTriggered bool   // a submount that an automount has mounted
+	subvolID    uint64 // of a subvolume, see findSubvolumes; otherwise 0
 }
 
 // parseExports parses DIR[=/EXPORT] arguments. The last "=/" separates the two parts. A

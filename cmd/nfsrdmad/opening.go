@@ -29,7 +29,7 @@ type opening struct {
 func (s *shareSet) startOpeningsLocked(list []exportSpec, tolerated []bool) (late <-chan struct{}) {
 	started := false
 	for i := range list {
-		if e := &list[i]; tolerated[i] && e.fault == nil && s.findByStateLocked(s.state.exportDir(e)) == nil {
+		if e := &list[i]; tolerated[i] && e.fault == nil && !e.isAutomount && s.findByStateLocked(s.state.exportDir(e)) == nil {
 			s.startOpeningLocked(e)
 			started = true
 		}
@@ -57,6 +57,9 @@ func (s *shareSet) startOpeningLocked(e *exportSpec) *opening {
 		op.at = s.findPlacement(&spec)
 		if !s.isDropped(op) {
 			op.fs, op.err = s.openExport(&spec)
+		}
+		if spec.isTriggered && op.fs != nil {
+			op.at.root = fetchRootAttr(op.fs)
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -146,7 +149,7 @@ func (s *shareSet) identifyOpened(e *exportSpec, op *opening) (uint32, error) {
 func (s *shareSet) dropOpeningsLocked() {
 	wanted := make(map[string]bool)
 	for _, e := range slices.Concat(s.list, s.submounts) {
-		wanted[s.state.exportDir(&e)] = true
+		wanted[s.state.exportDir(&e)] = !e.isAutomount
 	}
 	for dir, op := range s.openings {
 		if wanted[dir] || op.dropped {

@@ -65,16 +65,19 @@ type shareSet struct {
 	open        map[shareKey]*share
 	openings    map[string]*opening // by the directory of the share's state
 	exported    map[shareKey]bool
-	list        []exportSpec      // exported, or unavailable
-	submounts   []exportSpec      // likewise, of exports in list
-	left        []string          // submounts and subvolumes that are not exported
-	hidden      map[string]string // see logHiddenMounts
-	unavailable map[string]string // reasons, by path
-	errs        []error           // errors from closing
+	list        []exportSpec          // exported, or unavailable
+	submounts   []exportSpec          // likewise, of exports in list
+	left        []string              // submounts and subvolumes that are not exported
+	hidden      map[string]string     // see logHiddenMounts
+	automounts  map[string]*automount // by the path of the export
+	isPlacing   bool                  // see placeAutomountsLocked
+	triggering  int                   // automounts that are being triggered
+	unavailable map[string]string     // reasons, by path
+	errs        []error               // errors from closing
 }
 
 func newShareSet(st *stateDir, log *slog.Logger) *shareSet {
-	s := &shareSet{state: st, log: log, findPlacement: findPlacement, listMounts: mountinfo.All, open: make(map[shareKey]*share), openings: make(map[string]*opening)}
+	s := &shareSet{state: st, log: log, findPlacement: findPlacement, listMounts: mountinfo.All, automounts: make(map[string]*automount), open: make(map[shareKey]*share), openings: make(map[string]*opening)}
 	s.openExport = func(e *exportSpec) (vfs.FS, error) { return openExport(e, st, log) }
 	s.closed.L = &s.mu
 	return s
@@ -115,6 +118,7 @@ func (s *shareSet) acquireShares(list []exportSpec, tolerate func(*exportSpec) b
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.exported, s.list, s.submounts = a.exported, slices.Clone(list), submounts
+		s.dropAutomountsLocked()
 		s.setReasonsLocked(listReasons(a.taken))
 		s.dropOpeningsLocked()
 		for sh, exclusive := range a.promised {
@@ -143,8 +147,16 @@ type acquisition struct {
 func (a *acquisition) acquireLocked(list []exportSpec, tolerated []bool) {
 	s := a.shareSet
 	late := s.startOpeningsLocked(list, tolerated)
+	s.mu.Unlock()
+	lastIDs := a.lastIDs()
+	s.mu.Lock()
+	s.placeAutomountsLocked(list)
 	for i := range list {
 		e := &list[i]
+		if e.isAutomount && e.fault == nil {
+			a.takeExport(e, s.newAutomountExportLocked(e, lastIDs))
+			continue
+		}
 		var patience <-chan struct{}
 		if tolerated[i] {
 			patience = late
@@ -155,9 +167,7 @@ func (a *acquisition) acquireLocked(list []exportSpec, tolerated []bool) {
 			continue
 		}
 		if err != nil && tolerated[i] && !s.closing {
-			s.mu.Unlock()
-			a.takeExport(e, newUnavailable(e, err, a.lastIDs()))
-			s.mu.Lock()
+			a.takeExport(e, newUnavailable(e, err, lastIDs))
 			continue
 		}
 		if err != nil {
@@ -169,7 +179,7 @@ func (a *acquisition) acquireLocked(list []exportSpec, tolerated []bool) {
 			a.used = append(a.used, sh)
 		}
 		if !a.takeExport(e, nfsserver.Export{
-			Path: e.name, FS: sh.fs, Clients: e.clients, ID: sh.id, Submount: e.isSubmount(), MountedOn: sh.at.covered,
+			Path: e.name, FS: sh.fs, Clients: e.clients, ID: sh.id, RootID: e.rootID(), Submount: e.isSubmount(), MountedOn: sh.at.covered,
 			Released: func() { s.releaseShare(sh) },
 		}) {
 			if !s.exported[sh.key] {
@@ -177,6 +187,9 @@ func (a *acquisition) acquireLocked(list []exportSpec, tolerated []bool) {
 				s.releaseLocked(sh)
 			}
 			continue
+		}
+		if e.isTriggered {
+			s.showRootLocked(e, sh.at.root)
 		}
 		a.exported[sh.key] = true
 		a.promised[sh] = e.anyClient(func(o *exports.Options) bool { return o.Exclusive })
@@ -186,12 +199,17 @@ func (a *acquisition) acquireLocked(list []exportSpec, tolerated []bool) {
 // takeExport adds what is served for e. It leaves out a submount that has the ID of another export:
 // IDs are hashes of paths, and a user of the host may choose the path of a mount.
 func (a *acquisition) takeExport(e *exportSpec, served nfsserver.Export) bool {
-	if e.isSubmount() && slices.ContainsFunc(a.taken, func(other nfsserver.Export) bool { return other.ID == served.ID }) {
+	if e.isSubmount() && slices.ContainsFunc(a.taken, func(other nfsserver.Export) bool { return haveSameID(&other, &served) }) {
 		a.left = append(a.left, e.dir)
 		return false
 	}
 	a.taken = append(a.taken, served)
 	return true
+}
+
+// haveSameID reports whether two exports have an ID in common.
+func haveSameID(a, b *nfsserver.Export) bool {
+	return a.ID == b.ID || a.ID == b.RootID || a.RootID == b.ID || a.RootID == b.RootID && a.RootID != 0
 }
 
 // acquireLocked returns the share for e, and opens it if necessary, without holding mu. If the

@@ -14,6 +14,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/mountinfo"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
+	"github.com/nfsrdma/nfsrdma/vfs"
 	"github.com/nfsrdma/nfsrdma/vfs/posix"
 )
 
@@ -25,8 +26,9 @@ const maxSubmounts = 256
 
 // A placement says where a directory lies in the host's mounts.
 type placement struct {
-	real    string // the path without symbolic links; "" if unknown
-	covered uint64 // fileid of the directory that a submount's root covers; 0 if unknown
+	real    string        // the path without symbolic links; "" if unknown
+	covered uint64        // fileid of the directory that a submount's root covers; 0 if unknown
+	root    vfs.MaybeAttr // of a submount that an automount has mounted
 
 	isBtrfs    bool // and no subvolume: a subvolume's are among those of the directory above
 	subvolumes []subvolume
@@ -75,12 +77,15 @@ func (s *shareSet) findMountsLocked(list []exportSpec) [][]mountinfo.Mount {
 	if err != nil {
 		return make([][]mountinfo.Mount, len(list))
 	}
-	all = slices.DeleteFunc(all, func(m mountinfo.Mount) bool { return !m.HasFiles() })
 	dirs := make([]string, len(list))
 	for i := range list {
 		dirs[i] = s.realDirLocked(&list[i])
 	}
-	return mountinfo.Below(all, dirs)
+	below := mountinfo.Below(all, dirs)
+	for i := range below {
+		below[i] = slices.DeleteFunc(below[i], func(m mountinfo.Mount) bool { return !m.HasFiles() })
+	}
+	return below
 }
 
 // realDirLocked returns the path of an export's directory without symbolic links, if it is known,
@@ -118,7 +123,7 @@ func (s *shareSet) findSubmountsLocked(list []exportSpec) (submounts []exportSpe
 				continue
 			}
 			isTaken[name] = true
-			submounts = append(submounts, exportSpec{dir: m.Point, name: name, clients: clients, position: e.position, fault: e.fault, mountID: m.ID})
+			submounts = append(submounts, exportSpec{dir: m.Point, name: name, clients: clients, position: e.position, fault: e.fault, mountID: m.ID, isAutomount: m.IsAutomount, isTriggered: m.IsTriggered})
 		}
 	}
 	submounts, more := s.limitSubmountsLocked(submounts)

@@ -64,6 +64,14 @@ func (o *serveOptions) hasExportsFileSettled() bool {
 // newUnavailable returns e as an export that cannot be served at present, because of fault.
 // Without fsid= it has the ID in lastIDs, or the one with which it would be served first.
 func newUnavailable(e *exportSpec, fault error, lastIDs map[string]uint32) nfsserver.Export {
+	return nfsserver.Export{
+		Path: e.name, Clients: e.clients, ID: e.lastID(lastIDs), RootID: e.rootID(),
+		FS: exportset.Unavailable{Reason: fault.Error(), ClientsUnknown: e.broken}, Submount: e.isSubmount(),
+	}
+}
+
+// lastID returns the ID in file handles that e had last, or the one that it would get first.
+func (e *exportSpec) lastID(lastIDs map[string]uint32) uint32 {
 	id, known := lastIDs[recordedPath(e.name)]
 	switch {
 	case e.fsid.Set():
@@ -71,17 +79,14 @@ func newUnavailable(e *exportSpec, fault error, lastIDs map[string]uint32) nfsse
 	case !known:
 		id = hash32([]byte(e.name))
 	}
-	return nfsserver.Export{
-		Path: e.name, Clients: e.clients, ID: id,
-		FS: exportset.Unavailable{Reason: fault.Error(), ClientsUnknown: e.broken}, Submount: e.isSubmount(),
-	}
+	return id
 }
 
 // listReasons returns the reason why each unavailable export in list cannot be served, by path.
 func listReasons(list []nfsserver.Export) map[string]string {
 	reasons := make(map[string]string)
 	for _, e := range list {
-		if u, ok := e.FS.(exportset.Unavailable); ok {
+		if u, ok := e.FS.(exportset.Unavailable); ok && u.Automount == nil {
 			reasons[e.Path] = u.Reason
 		}
 	}

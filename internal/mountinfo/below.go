@@ -14,6 +14,7 @@ func Below(list []Mount, dirs []string) [][]Mount {
 	below := make([][]Mount, len(dirs))
 	for _, m := range t.top {
 		if at := lowestAbove(m.Point, dirs); at >= 0 && dirs[at] != m.Point && t.isVisible(m) {
+			m.IsTriggered = t.isOnAutomount(m)
 			below[at] = append(below[at], m)
 		}
 	}
@@ -85,6 +86,21 @@ func (t *table) isVisible(m Mount) bool {
 	return false
 }
 
+// isOnAutomount reports whether an automount is on the directory of m, which is topmost, beneath it.
+func (t *table) isOnAutomount(m Mount) bool {
+	for range maxDepth {
+		below := t.byID[m.Parent]
+		if below.Point != m.Point || below.ID == m.ID {
+			return false
+		}
+		if below.IsAutomount {
+			return true
+		}
+		m = below
+	}
+	return false
+}
+
 // maxDepth bounds the number of mounts on the way to a mount.
 const maxDepth = 1000
 
@@ -101,16 +117,16 @@ func (t *table) topmostAbove(point string) (m Mount, found bool) {
 	return m, found
 }
 
-// kernelKinds are the types of file systems that show the kernel's state, and of automounts, which
-// only trigger other mounts. They have no files to share.
+// kernelKinds are the types of file systems that show the kernel's state, and of maps of automounts.
+// They have no files to share.
 var kernelKinds = []string{
 	"autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "devtmpfs", "efivarfs", "fusectl", "hugetlbfs",
 	"mqueue", "nfsd", "nsfs", "proc", "pstore", "rpc_pipefs", "securityfs", "selinuxfs", "sysfs", "tracefs",
 }
 
-// HasFiles reports whether the mount's file system can have files to share, and is not one of the
-// kernel's own.
-func (m *Mount) HasFiles() bool { return !slices.Contains(kernelKinds, m.Kind) }
+// HasFiles reports whether the mount's file system, or that of an automount, can have files to share,
+// and is not one of the kernel's own.
+func (m *Mount) HasFiles() bool { return m.IsAutomount || !slices.Contains(kernelKinds, m.Kind) }
 
 // Points returns the directories of mounts.
 func Points(list []Mount) (points []string) {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // TestBelow checks which mounts belong to which directories.
@@ -33,6 +34,31 @@ func TestBelow(t *testing.T) {
 	moved := append([]Mount{{ID: 2, Parent: 3, Point: "/srv"}}, Mount{ID: 1, Parent: 1, Point: "/"}, Mount{ID: 3, Parent: 1, Point: "/srv"})
 	assert.Equal(t, []Mount{moved[0]}, Below(moved, []string{"/"})[0], "an older mount that was moved there")
 	assert.Empty(t, Below(list, nil))
+}
+
+// TestAutomounts checks which mounts wait to be triggered, and which have been.
+func TestAutomounts(t *testing.T) {
+	var list []Mount
+	for _, line := range []string{
+		"1 1 8:1 / / rw - ext4 /dev/sda1 rw",
+		"2 1 0:30 / /direct rw - autofs systemd-1 rw,fd=35,pgrp=1,timeout=0,minproto=5,maxproto=5,direct,pipe_ino=123",
+		"3 1 0:31 / /indirect rw - autofs auto.home rw,fd=5,indirect",
+		"4 3 8:2 / /indirect/home rw - ext4 /dev/sda2 rw",
+		"5 1 0:32 / /on rw - autofs systemd-1 rw,direct",
+		"6 5 8:3 / /on rw - ext4 /dev/sda3 rw",
+		"7 6 8:4 / /on rw - ext4 /dev/sda4 rw",
+	} {
+		m, ok := parseLine(line + "\n")
+		require.True(t, ok, line)
+		list = append(list, m)
+	}
+	got := make(map[string][3]bool)
+	for _, m := range Below(list, []string{"/"})[0] {
+		got[m.Point] = [3]bool{m.IsAutomount, m.IsTriggered, m.HasFiles()}
+	}
+	assert.Equal(t, map[string][3]bool{
+		"/direct": {true, false, true}, "/indirect": {false, false, false}, "/indirect/home": {false, false, true}, "/on": {false, true, true},
+	}, got)
 }
 
 // TestHasFiles checks which file systems can have files to share.

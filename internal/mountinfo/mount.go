@@ -3,6 +3,7 @@ package mountinfo
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -15,6 +16,13 @@ type Mount struct {
 	Point  string // the directory
 	Kind   string // the file system type
 	Source string // as given to mount(2)
+
+	// IsAutomount reports an autofs mount that waits until a process uses its directory, and then has
+	// the file system mounted on it: a direct one, such as systemd's.
+	IsAutomount bool
+
+	// IsTriggered reports a file system on such a mount. Only Below sets it.
+	IsTriggered bool
 }
 
 // All returns the mounts that this process sees, the topmost on each directory
@@ -52,7 +60,12 @@ func parseLine(line string) (m Mount, ok bool) {
 	}
 	id, err := strconv.ParseUint(fields[0], 10, 64)
 	parent, _ := strconv.ParseUint(fields[1], 10, 64)
-	return Mount{ID: id, Parent: parent, Device: fields[2], Point: decodeOctal(fields[4]), Kind: rest[0], Source: decodeOctal(rest[1])}, err == nil
+	m = Mount{ID: id, Parent: parent, Device: fields[2], Point: decodeOctal(fields[4]), Kind: rest[0], Source: decodeOctal(rest[1])}
+	if m.Kind == "autofs" && len(rest) > 2 {
+		options := strings.Split(rest[2], ",")
+		m.IsAutomount = slices.Contains(options, "direct") || slices.Contains(options, "offset")
+	}
+	return m, err == nil
 }
 
 // decodeOctal replaces each \ooo with its byte.

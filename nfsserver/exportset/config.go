@@ -79,6 +79,11 @@ type Export struct {
 	// the export.
 	Submount bool
 
+	// RootID, if not 0, identifies the root directory in file handles in place of ID and FS's handle,
+	// so that the handle stays valid when another file system is mounted there, or none. No other
+	// ID equals it.
+	RootID uint32
+
 	// MountedOn is the fileid of the directory that FS's root covers in the export above; 0 means
 	// that it is unknown.
 	MountedOn uint64

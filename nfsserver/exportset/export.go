@@ -54,6 +54,52 @@ func (e *Exported) ClientsUnknown() bool {
 // IsSubmount reports whether e is a file system mounted below another export's directory.
 func (e *Exported) IsSubmount() bool { return e.config.Submount }
 
+// HasID reports whether id identifies e, or its root directory, in file handles.
+func (e *Exported) HasID(id uint32) bool {
+	return id == e.ID || id != 0 && id == e.config.RootID
+}
+
+// rootHandle is the rest of a root directory's file handle with Export.RootID.
+var rootHandle vfs.Handle
+
+// appendHandle appends the file handle of an object in e to b, which must be empty.
+func (e *Exported) appendHandle(s *sealer, m *macBuffer, b []byte, h *vfs.Handle) []byte {
+	if id := e.config.RootID; id != 0 && *h == e.FS.Root() {
+		return s.appendHandle(m, b, id, &rootHandle)
+	}
+	return s.appendHandle(m, b, e.ID, h)
+}
+
+// resolveHandle returns the object in e for a file handle with an ID of e and the rest h.
+func (e *Exported) resolveHandle(id uint32, h vfs.Handle) (vfs.Handle, error) {
+	switch {
+	case id == e.ID:
+		return h, nil
+	case h != rootHandle:
+		return h, Stale
+	default:
+		return e.FS.Root(), nil
+	}
+}
+
+// IsAutomount reports whether e is an automount whose file system is not mounted.
+func (e *Exported) IsAutomount() bool { return e.isAutomount }
+
+// AwaitsAutomount reports whether IsAutomount, and the attributes of the mount point are unknown.
+func (e *Exported) AwaitsAutomount() bool {
+	u, _ := e.FS.(Unavailable)
+	return e.isAutomount && !u.Automount.Attr.OK
+}
+
+// TriggerAutomount starts to mount an automount's file system, and returns Later. If e is none, or the
+// file system is mounted, it returns nil.
+func (e *Exported) TriggerAutomount() error {
+	if u, _ := e.FS.(Unavailable); e.isAutomount {
+		return u.later()
+	}
+	return nil
+}
+
 // MountedOn returns the fileid of the directory that e's root covers, or 0 if it is unknown.
 func (e *Exported) MountedOn() uint64 { return e.config.MountedOn }
 

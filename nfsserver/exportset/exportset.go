@@ -184,7 +184,7 @@ func (s *Set) RunWithPermit(ctx context.Context, peer *oncrpc.Peer, e *Exported,
 
 // AppendHandle appends the file handle of an object in an export to b, which must be empty.
 func (s *Set) AppendHandle(b []byte, e *Exported, h *vfs.Handle) []byte {
-	return s.seal.appendHandle(new(macBuffer), b, e.ID, h)
+	return e.appendHandle(s.seal, new(macBuffer), b, h)
 }
 
 // Snapshot returns the current exports.

@@ -40,6 +40,9 @@ func (s *Set) Locate(ctx context.Context, fh []byte) (l Location) {
 		return l
 	}
 	defer e.Leave()
+	if h, err = e.resolveHandle(id, h); err != nil {
+		return l
+	}
 	_ = s.RunWithPermit(ctx, nil, e, func() { // Later: the location remains unknown
 		if a, err := e.FS.GetAttr(ctx, new(vfs.Cred), h); err == nil {
 			l.FileID, l.Removed = a.FileID, a.Nlink == 0

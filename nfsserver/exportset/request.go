@@ -94,6 +94,9 @@ func (q *Request) findObject(fh []byte) (h vfs.Handle, err error) {
 	if err == nil {
 		err = q.EnterExport(id)
 	}
+	if err == nil {
+		h, err = q.Export.resolveHandle(id, h)
+	}
 	return h, err
 }
 
@@ -112,7 +115,7 @@ func (q *Request) EnterExport(id uint32) error {
 		} // otherwise another snapshot is current already
 	}
 	switch {
-	case q.Export.ID == id:
+	case q.Export.HasID(id):
 		return nil
 	case q.snapshot.byID[id] == nil:
 		return q.set.unknownIDError(q.snapshot, id)
@@ -318,7 +321,7 @@ func (q *Request) checkWithin(ctx context.Context, h vfs.Handle) error {
 
 // Handle returns h's file handle, which is valid until the next call.
 func (q *Request) Handle(h *vfs.Handle) []byte {
-	return q.set.seal.appendHandle(&q.mac, q.handleBuf[:0], q.Export.ID, h)
+	return q.Export.appendHandle(q.set.seal, &q.mac, q.handleBuf[:0], h)
 }
 
 // ReadCount returns the number of bytes to read: at most the requested count, the maximum

@@ -45,11 +45,16 @@ func (set *Snapshot) addExport(e *Exported) error {
 	if set.byPath(e.Path) != nil {
 		return fmt.Errorf("exportset: %q is exported twice", e.Path)
 	}
-	if other := set.byID[e.ID]; other != nil {
-		return fmt.Errorf("exportset: exports %q and %q have the same ID %#x: set another", other.Path, e.Path, e.ID)
+	for _, id := range []uint32{e.ID, e.config.RootID} {
+		if id == 0 {
+			continue
+		}
+		if other := set.byID[id]; other != nil {
+			return fmt.Errorf("exportset: exports %q and %q have the same ID %#x: set another", other.Path, e.Path, id)
+		}
+		set.byID[id] = e
 	}
 	set.list = append(set.list, e)
-	set.byID[e.ID] = e
 	return nil
 }
 
@@ -67,7 +72,7 @@ func (set *Snapshot) byPath(path string) *Exported {
 // reducesAccess reports whether the snapshot takes away any access that clients have with old.
 func (set *Snapshot) reducesAccess(old *Snapshot) bool {
 	return slices.ContainsFunc(old.list, func(e *Exported) bool {
-		if e.isUnavailable { // clients hold nothing there
+		if e.isUnavailable || e.isAutomount { // clients hold nothing there
 			return false
 		}
 		after := set.byPath(e.Path)

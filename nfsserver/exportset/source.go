@@ -31,7 +31,8 @@ type source struct {
 	// OrdersChanges reports that FS is a vfs.ChangeOrderer with ordered change attributes.
 	OrdersChanges bool
 
-	isUnavailable bool // FS is Unavailable
+	isUnavailable bool // FS is Unavailable, and no automount
+	isAutomount   bool // FS is Unavailable until an automount has mounted the real one
 
 	work     permitCounts  // permits for calls to FS
 	overload overloadGuard // counts the same calls
@@ -69,7 +70,10 @@ func newSource(fs vfs.FS) *source {
 	if o, ok := fs.(vfs.ChangeOrderer); ok {
 		s.OrdersChanges = o.OrdersChanges()
 	}
-	_, s.isUnavailable = fs.(Unavailable)
+	if u, ok := fs.(Unavailable); ok {
+		s.isAutomount = u.Automount != nil
+		s.isUnavailable = !s.isAutomount
+	}
 	s.files = make(map[*File]struct{})
 	return s
 }

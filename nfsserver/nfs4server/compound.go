@@ -85,7 +85,6 @@ type countedOperations struct {
 // An exportUse is a COMPOUND's use of one export.
 type exportUse struct {
 	exportset.Request
-	id uint32
 }
 
 // An object is a COMPOUND's current or saved filehandle.

@@ -30,6 +30,11 @@ var (
 	pathConfAttrs = nfs4.BitmapOf(nfs4.AttrCaseInsensitive, nfs4.AttrCasePreserving, nfs4.AttrChownRestricted,
 		nfs4.AttrMaxLink, nfs4.AttrMaxName, nfs4.AttrNoTrunc)
 
+	// fileSystemAttrs describe a file system, so that an automount must have mounted it.
+	fileSystemAttrs = nfs4.BitmapOf(nfs4.AttrSupportedAttrs, nfs4.AttrFilesAvail, nfs4.AttrFilesFree, nfs4.AttrFilesTotal,
+		nfs4.AttrSpaceAvail, nfs4.AttrSpaceFree, nfs4.AttrSpaceTotal,
+		nfs4.AttrCaseInsensitive, nfs4.AttrCasePreserving, nfs4.AttrChownRestricted, nfs4.AttrMaxLink, nfs4.AttrMaxName, nfs4.AttrNoTrunc)
+
 	// dataAttrs change when a client with a write delegation writes to its cache, or reads from it.
 	dataAttrs = nfs4.BitmapOf(nfs4.AttrChange, nfs4.AttrSize, nfs4.AttrTimeAccess, nfs4.AttrTimeMetadata, nfs4.AttrTimeModify)
 
@@ -143,6 +148,11 @@ func (x *compound) fillAttrs(ctx context.Context, o *object, request *nfs4.Bitma
 	}
 	if err := x.acquirePermit(ctx, o); err != nil {
 		return x.toStatus(err)
+	}
+	if want.Any(&fileSystemAttrs) {
+		if err := o.use.Export.TriggerAutomount(); err != nil {
+			return x.toStatus(err)
+		}
 	}
 	a, err := x.fetchAttr(ctx, o, &want)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // that waited for a second one would keep the first from others.
 func (x *compound) enterExport(id uint32) (*exportUse, error) {
 	for _, u := range x.uses {
-		if u.id == id {
+		if u.Export != nil && u.Export.HasID(id) {
 			x.releaseOthers(u)
 			return u, nil
 		}
@@ -22,7 +22,6 @@ func (x *compound) enterExport(id uint32) (*exportUse, error) {
 	if err := u.EnterExport(id); err != nil {
 		return nil, err
 	}
-	u.id = id
 	x.releaseOthers(u)
 	return u, nil
 }

@@ -227,6 +227,9 @@ func (x *compound) fillError(fileID uint64, want nfs4.Bitmap, status nfs4.Status
 
 // fillExport sets the attributes of an export's root directory.
 func (x *compound) fillExport(ctx context.Context, n *node, want nfs4.Bitmap, out *nfs4.Attrs) nfs4.Status {
+	if e := n.export; want.Has(nfs4.AttrRdattrError) && (e.AwaitsAutomount() || e.IsAutomount() && want.Any(&fileSystemAttrs)) {
+		return nfs4.ErrDelay // a listing does not use the file system
+	}
 	current := x.current
 	defer func() { x.current = current }()
 	if err := x.goToNode(ctx, n); err != nil {
