@@ -1,17 +1,14 @@
 package nfsrdma
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/internal/serverlist"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
@@ -27,9 +24,11 @@ const (
 // A Client makes calls to one server over RDMA or TCP. It reconnects after the loss of a
 // connection and retransmits pending calls. The methods are safe for concurrent use.
 type Client struct {
-	cfg   ClientConfig
-	addr  string // host and port
-	host  string
+	cfg      ClientConfig
+	addr     string // host and port, or a list
+	servers  []*endpoint
+	selector *serverlist.Selector // nil: one server
+
 	lines []*oncrpc.Line
 	conns []*rpcrdma.Client // the lines over RDMA
 	nfs   *nfsclient.Client
@@ -41,6 +40,7 @@ type Client struct {
 
 	turn         chan struct{}      // semaphore for the fields below
 	mount        *nfsclient.Mount   // nil if not connected
+	mountServer  *endpoint          // server of mount
 	mounted      map[string]bool    // paths to unmount
 	exportsAsked bool               // the server was asked for its exports
 	exports      []nfsclient.Export // the latest list, for errors
@@ -49,24 +49,24 @@ type Client struct {
 // Dial connects to the server at addr, HOST or HOST:PORT, and checks that it serves NFS
 // version 3. The default port is 20049 over RDMA and 2049 over TCP. ctx limits only the
 // attempt. Dial does not retry.
+//
+// addr may be a list of up to 16 servers with one file system, separated by commas, of which
+// one serves at a time. Dial asks all of them at once and uses the first that replies to a
+// NULL call, and has the export ClientConfig.Export if that is set. After the loss of a
+// connection, and if the server does not respond, the Client asks them again. It recovers
+// as from a restart of one server. With TLS, the certificate of each server must contain
+// its own host of the list.
 func Dial(ctx context.Context, addr string, cfg ClientConfig) (*Client, error) {
-	host, port, err := splitAddr(addr, cfg.TCP)
 	switch {
-	case err != nil:
-		return nil, err
 	case cfg.TCP && cfg.Delegations != nil:
 		return nil, errors.New("nfsrdma: delegations need RDMA")
 	case cfg.TLS != nil && cfg.ClearMOUNT && len(cfg.Sec) == 0:
 		return nil, errors.New("nfsrdma: unencrypted MOUNT calls need Sec")
 	}
-	cfg.Log = cmp.Or(cfg.Log, slog.Default())
-	if cfg.NFS.Cred == nil {
-		cred := nfsclient.ProcessCred()
-		cfg.NFS.Cred = &cred
+	c, err := newClient(addr, cfg)
+	if err != nil {
+		return nil, err
 	}
-	c := &Client{cfg: cfg, addr: net.JoinHostPort(host, port), host: host, mounted: make(map[string]bool)}
-	c.turn = make(chan struct{}, 1)
-	c.closed, c.cancelClosed = context.WithCancel(context.Background())
 	if err := c.connectAll(ctx); err != nil {
 		c.closeLines(err)
 		return nil, fmt.Errorf("nfsrdma: connecting to %s: %w", c.addr, err)
@@ -74,27 +74,9 @@ func Dial(ctx context.Context, addr string, cfg ClientConfig) (*Client, error) {
 	return c, nil
 }
 
-// splitAddr splits HOST or HOST:PORT. An IPv6 address with a port is in brackets.
-func splitAddr(addr string, tcp bool) (host, port string, err error) {
-	if addr == "" {
-		return "", "", errors.New("nfsrdma: the server's address is empty: write HOST or HOST:PORT")
-	}
-	if host, port, err = net.SplitHostPort(addr); err == nil {
-		return host, port, nil
-	}
-	host = strings.TrimSuffix(strings.TrimPrefix(addr, "["), "]")
-	if net.ParseIP(host) == nil && strings.ContainsAny(host, ":[]") {
-		return "", "", fmt.Errorf("nfsrdma: %q is not a server's address: write HOST, HOST:PORT or [IPv6]:PORT", addr)
-	}
-	if tcp {
-		return host, tcpPort, nil
-	}
-	return host, rdmaPort, nil
-}
-
 // connectAll makes the connections, and a NULL call over the first.
 func (c *Client) connectAll(ctx context.Context) error {
-	dial := c.rdmaLineDialer()
+	dial := c.dialRDMALine
 	if c.cfg.TCP {
 		dial = c.dialTCPLine
 	}
@@ -128,6 +110,10 @@ func (c *Client) Lines() []*oncrpc.Line { return slices.Clone(c.lines) }
 
 // Conns returns the RDMA connections, which have the negotiated values.
 func (c *Client) Conns() []*rpcrdma.Client { return slices.Clone(c.conns) }
+
+// Server returns the host and port of the server: with a list of servers, the one that was
+// chosen last.
+func (c *Client) Server() string { return c.server().Addr() }
 
 // Up reports whether the server responds on all connections. A call may use any of them.
 func (c *Client) Up() bool {

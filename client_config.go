@@ -36,6 +36,11 @@ type ClientConfig struct {
 	// the server. Sec must be set, because the server's list can be modified as well.
 	ClearMOUNT bool
 
+	// Export is the path that a server of a list must let this client mount to be used. If
+	// none does, Dial uses a server that does not; later, such servers are never used.
+	// Empty means that any server that replies is used. With one server it has no effect.
+	Export string
+
 	// Sec are the accepted security flavors in order of preference: calls use the first
 	// that the export accepts. Nil means the first in the export's list that this host can
 	// use: that of NFS.Cred, or a Kerberos flavor if Kerberos returns nil. For Kerberos

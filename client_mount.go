@@ -18,15 +18,16 @@ import (
 // MountSearch returns the parameters for finding the server's MOUNT program, for callers
 // that search on their own.
 func (c *Client) MountSearch() nfsclient.MountSearch {
+	e := c.server()
 	s := nfsclient.MountSearch{
-		NFS: c.lines[0], NFSAddr: "RDMA " + c.addr, Host: c.host,
+		NFS: c.lines[0], NFSAddr: "RDMA " + e.Addr(), Host: e.Host,
 		MountHost: c.cfg.MountHost, MountPort: c.cfg.MountPort, Cred: c.cfg.NFS.Cred,
 	}
 	if c.cfg.TCP {
-		s.NFSAddr = "TCP " + c.addr
+		s.NFSAddr = "TCP " + e.Addr()
 	}
 	if c.cfg.TLS != nil && !c.cfg.ClearMOUNT {
-		s.DialMOUNT = c.dialMOUNT
+		s.DialMOUNT = e.dialMOUNT
 	}
 	return s
 }
@@ -102,11 +103,11 @@ func (c *Client) Mount(ctx context.Context, export string) (*nfsclient.FS, error
 	}
 	root, flavors, err := c.mount.MntFlavors(ctx, export)
 	if err != nil {
-		return nil, fmt.Errorf("nfsrdma: mounting %s:%s: %w%s", c.host, export, err, c.exportsHint(ctx, err))
+		return nil, fmt.Errorf("nfsrdma: mounting %s:%s: %w%s", c.server().Host, export, err, c.exportsHint(ctx, err))
 	}
 	flavor, err := c.chooseFlavor(ctx, export, flavors)
 	if err != nil {
-		return nil, fmt.Errorf("nfsrdma: mounting %s:%s: %w", c.host, export, err)
+		return nil, fmt.Errorf("nfsrdma: mounting %s:%s: %w", c.server().Host, export, err)
 	}
 	cred := *c.cfg.NFS.Cred
 	cred.Flavor = flavor
@@ -118,7 +119,7 @@ func (c *Client) Mount(ctx context.Context, export string) (*nfsclient.FS, error
 		err = fmt.Errorf("%w: if the server requires connections with stronger protection, use %s", err, c.moreProtection())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("nfsrdma: mounting %s:%s: %w", c.host, export, err)
+		return nil, fmt.Errorf("nfsrdma: mounting %s:%s: %w", c.server().Host, export, err)
 	}
 	c.mounted[export] = true
 	return fs, nil
@@ -153,17 +154,22 @@ func (c *Client) takeTurn(ctx context.Context) (until context.Context, end func(
 	}
 }
 
-// findMount connects to the MOUNT program, unless connected. The caller must hold turn.
+// findMount connects to the server's MOUNT program, unless connected. The caller must hold turn.
 func (c *Client) findMount(ctx context.Context) error {
-	if c.mount != nil {
+	at := c.server()
+	if c.mount != nil && c.mountServer == at {
 		return nil
+	}
+	if c.mount != nil {
+		_ = c.mount.Close()
+		c.mount = nil
 	}
 	search := c.MountSearch()
 	m, err := search.Find(ctx)
 	if err != nil {
-		return fmt.Errorf("nfsrdma: MOUNT of %s: %w", c.addr, err)
+		return fmt.Errorf("nfsrdma: MOUNT of %s: %w", at.Addr(), err)
 	}
-	c.mount = m
+	c.mount, c.mountServer = m, at
 	return nil
 }
 
@@ -200,7 +206,7 @@ func (c *Client) exportsHint(ctx context.Context, err error) string {
 func (c *Client) unmountAll() {
 	ctx, cancel := context.WithTimeout(context.Background(), unmountTimeout)
 	defer cancel()
-	if c.mount == nil && (len(c.mounted) == 0 || c.findMount(ctx) != nil) {
+	if c.mount == nil && len(c.mounted) == 0 || c.findMount(ctx) != nil {
 		return
 	}
 	for export := range c.mounted {

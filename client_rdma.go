@@ -3,44 +3,30 @@ package nfsrdma
 import (
 	"context"
 
+	"github.com/nfsrdma/nfsrdma/internal/serverlist"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
-	"github.com/nfsrdma/nfsrdma/rdma"
-	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// newDialer returns the dialer for all RDMA connections.
-func (c *Client) newDialer() rdma.Dialer {
-	cfg := c.cfg.IWARP
-	cfg.Secure = nil
-	if c.cfg.TLS != nil {
-		cfg.Secure = c.cfg.TLS.Begin
+// dialRDMALine makes one RDMA connection.
+func (c *Client) dialRDMALine(ctx context.Context) (*oncrpc.Line, error) {
+	link := c.newLink()
+	conn, err := rpcrdma.Dial(ctx, c.dialerFor(link), c.addr, c.connConfig(link))
+	if err != nil {
+		return nil, err
 	}
-	device := iwarp.Open(deviceConfig(cfg, c.cfg.StandardsOnly))
-	if c.cfg.Dialer != nil {
-		return c.cfg.Dialer(device)
-	}
-	return device
+	c.conns = append(c.conns, conn)
+	return conn.Line, nil
 }
 
-// rdmaLineDialer returns a function that makes one RDMA connection.
-func (c *Client) rdmaLineDialer() func(ctx context.Context) (*oncrpc.Line, error) {
-	dialer := c.newDialer()
-	return func(ctx context.Context) (*oncrpc.Line, error) {
-		conn, err := rpcrdma.Dial(ctx, dialer, c.addr, c.connConfig())
-		if err != nil {
-			return nil, err
-		}
-		c.conns = append(c.conns, conn)
-		return conn.Line, nil
-	}
-}
-
-// connConfig returns the configuration of one RDMA connection.
-func (c *Client) connConfig() rpcrdma.ClientConfig {
+// connConfig returns the configuration of one RDMA connection. link may be nil.
+func (c *Client) connConfig(link *serverlist.Link) rpcrdma.ClientConfig {
 	cfg := rpcrdma.ClientConfig{
 		Conn:    rpcrdma.ClientConnConfig{Inline: c.cfg.Inline, Credits: c.cfg.Credits},
 		Silence: c.cfg.Silence, GiveUp: c.cfg.GiveUp, Log: c.cfg.Log,
+	}
+	if link != nil {
+		cfg.MaxPause, cfg.Doubt = listPause, link.Doubt
 	}
 	switch {
 	case c.cfg.StandardsOnly:

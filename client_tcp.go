@@ -17,35 +17,30 @@ import (
 
 // dialTCPLine makes one TCP connection.
 func (c *Client) dialTCPLine(ctx context.Context) (*oncrpc.Line, error) {
-	return oncrpc.DialTCPLine(ctx, c.addr, oncrpc.TCPLineConfig{
-		Secure: c.tcpSecurer(nfs3.Version),
-		Line:   oncrpc.LineConfig{Silence: c.cfg.Silence, GiveUp: c.cfg.GiveUp, Log: c.cfg.Log},
-	})
+	return oncrpc.DialTCPLine(ctx, c.addr, c.tcpLineConfig(c.newLink(), nfs3.Version))
 }
 
-// dialTCPSession makes one TCP connection for a version 4 session.
-func (c *Client) dialTCPSession(ctx context.Context) (nfs4client.Conn, error) {
-	line, err := oncrpc.DialTCPLine(ctx, c.addr, oncrpc.TCPLineConfig{
-		Secure: c.tcpSecurer(nfs4.Version),
-		Line: oncrpc.LineConfig{
-			Once:    true, // the session repeats calls itself, and must know which may have been executed
-			Silence: c.cfg.Silence, GiveUp: c.cfg.GiveUp, Log: c.cfg.Log,
-		},
-	})
-	if err != nil {
-		return nil, err // not a nil *oncrpc.Line
+// tcpSessionDialer returns a function that makes one TCP connection for a version 4 session.
+func (c *Client) tcpSessionDialer() func(ctx context.Context) (nfs4client.Conn, error) {
+	cfg := c.tcpLineConfig(c.newLink(), nfs4.Version)
+	cfg.Line.Once = true // the session repeats calls itself, and must know which may have been executed
+	return func(ctx context.Context) (nfs4client.Conn, error) {
+		line, err := oncrpc.DialTCPLine(ctx, c.addr, cfg)
+		if err != nil {
+			return nil, err // not a nil *oncrpc.Line
+		}
+		return line4{line}, nil
 	}
-	return line4{line}, nil
 }
 
 // tcpSecurer returns a function that starts TLS on a TCP connection for NFS version vers,
 // or nil if TLS is not configured.
-func (c *Client) tcpSecurer(vers uint32) func(ctx context.Context, nc net.Conn) (net.Conn, error) {
-	if c.cfg.TLS == nil {
+func (e *endpoint) tcpSecurer(vers uint32) func(ctx context.Context, nc net.Conn) (net.Conn, error) {
+	if e.tls == nil {
 		return nil
 	}
 	return func(ctx context.Context, nc net.Conn) (net.Conn, error) {
-		conn, err := c.cfg.TLS.Secure(ctx, nc, nfs3.Program, vers)
+		conn, err := e.tls.Secure(ctx, nc, nfs3.Program, vers)
 		if err != nil {
 			return nil, err // not a nil *rpctls.Conn
 		}
@@ -55,12 +50,12 @@ func (c *Client) tcpSecurer(vers uint32) func(ctx context.Context, nc net.Conn) 
 
 // dialMOUNT connects to MOUNT with TLS. The port may come from an unencrypted rpcbind
 // call: the certificate proves that the right server uses it.
-func (c *Client) dialMOUNT(ctx context.Context, addr string) (oncrpc.Caller, io.Closer, error) {
+func (e *endpoint) dialMOUNT(ctx context.Context, addr string) (oncrpc.Caller, io.Closer, error) {
 	nc, err := oncrpc.DialReserved(ctx, addr)
 	if err != nil {
 		return nil, nil, err
 	}
-	secure, err := c.cfg.TLS.Secure(ctx, nc, mount3.Program, mount3.Version)
+	secure, err := e.tls.Secure(ctx, nc, mount3.Program, mount3.Version)
 	if failed, ok := errors.AsType[*rpctls.Error](err); ok && failed.Reason == rpctls.NoTLS {
 		err = fmt.Errorf("%w; Linux's mountd does not support it: clear-mount, with sec=, permits unencrypted calls", err)
 	}

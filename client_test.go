@@ -85,13 +85,13 @@ func TestOffers(t *testing.T) {
 	defer held.Close()
 	c := &Client{cfg: ClientConfig{Delegations: held}}
 	for range 2 {
-		x := c.connConfig().Conn.Extensions
+		x := c.connConfig(nil).Conn.Extensions
 		assert.True(t, x != nil && x.Delegation)
 	}
 	c.cfg.StandardsOnly = true
-	assert.Nil(t, c.connConfig().Conn.Extensions)
+	assert.Nil(t, c.connConfig(nil).Conn.Extensions)
 	c.cfg = ClientConfig{}
-	x := c.connConfig().Conn.Extensions
+	x := c.connConfig(nil).Conn.Extensions
 	assert.True(t, x != nil && x.Atomics && !x.Delegation)
 }
 

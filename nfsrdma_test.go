@@ -60,6 +60,13 @@ type testServer struct {
 func startServer(t *testing.T, cfg ServerConfig) testServer {
 	t.Helper()
 	checkLeaks(t)
+	return startAnotherServer(t, cfg)
+}
+
+// startAnotherServer starts a Server without a check for leaks, which the test's first one
+// makes.
+func startAnotherServer(t *testing.T, cfg ServerConfig) testServer {
+	t.Helper()
 	cfg.Log = silent
 	s, err := NewServer(cfg)
 	require.NoError(t, err)

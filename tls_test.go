@@ -193,7 +193,7 @@ func TestMOUNTInsideTLS(t *testing.T) {
 			})
 			_, port, err := net.SplitHostPort(e.tcp)
 			require.NoError(t, err)
-			c := Client{cfg: ClientConfig{TLS: e.mutual}, lines: []*oncrpc.Line{nil}}
+			c := Client{cfg: ClientConfig{TLS: e.mutual}, servers: []*endpoint{{tls: e.mutual}}, lines: []*oncrpc.Line{nil}}
 			s := c.MountSearch()
 			s.NFS, s.Host = nil, "127.0.0.1"
 			s.MountPort, err = strconv.Atoi(port)

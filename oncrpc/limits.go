@@ -138,7 +138,7 @@ const (
 
 	// A lost connection is replaced at once if it lasted for steadyTime, otherwise after
 	// firstPause. After an attempt that fails, or a connection that served no call, the
-	// pause doubles up to maxPause. All pauses are shortened by up to a half at random,
+	// pause doubles up to maxPause, the default of LineConfig.MaxPause. All pauses are shortened by up to a half at random,
 	// so that a server's clients do not reconnect all at once.
 	firstPause = 100 * time.Millisecond
 	maxPause   = 5 * time.Second
@@ -157,6 +157,9 @@ const (
 	// reply: several round trips around the world.
 	minHintInterval = 5 * time.Second
 	hintTimeout     = 500 * time.Millisecond
+
+	// doubtTime bounds a call of LineConfig.Doubt.
+	doubtTime = 5 * time.Second
 )
 
 // A logger wraps a configured Log with a rate limit, so that peers cannot fill

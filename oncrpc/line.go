@@ -39,6 +39,15 @@ type LineConfig struct {
 	// ErrUnreachable. 0 means forever; below 0 is an error.
 	GiveUp time.Duration
 
+	// MaxPause is the longest pause between attempts to connect; 0 means 5 s.
+	MaxPause time.Duration
+
+	// Doubt, if not nil, is called while calls are in flight to a server that has given
+	// no sign of life for 1/16 of Silence, and does not reply to a NULL call within half
+	// a second. It may look for another server, and abort the connection. ctx ends with
+	// the connection, or after 5 s.
+	Doubt func(ctx context.Context)
+
 	// Once leaves retries to the callers: a call that is lost with the
 	// connection fails with Closed, and so do later calls. A caller that
 	// repeats changes must know that the server may have made them.
@@ -51,6 +60,7 @@ type LineConfig struct {
 
 func (c *LineConfig) setDefaults() error {
 	c.Silence = cmp.Or(c.Silence, defaultSilence)
+	c.MaxPause = cmp.Or(c.MaxPause, maxPause)
 	c.Log = cmp.Or(c.Log, slog.Default())
 	switch {
 	case c.Silence < checksPerSilence:

@@ -52,7 +52,7 @@ func (l *Line) run(life context.Context, c *lineConn) {
 
 // backOff delays the next attempt, longer each time.
 func (r *reconnector) backOff() {
-	r.pause = min(max(2*r.pause, firstPause), maxPause)
+	r.pause = min(max(2*r.pause, firstPause), r.cfg.MaxPause)
 	r.nextAttempt = time.Now().Add(r.pause/2 + rand.N(r.pause/2))
 }
 
@@ -144,7 +144,11 @@ func (r *reconnector) dialAndPing(ctx context.Context) (*lineConn, error) {
 		return nil, err
 	}
 	c := &lineConn{made}
-	asking, cancel := context.WithTimeoutCause(ctx, r.cfg.Silence, r.silenceError())
+	limit := r.cfg.Silence
+	if r.cfg.Doubt != nil { // another server may serve
+		limit = min(limit, dialTime)
+	}
+	asking, cancel := context.WithTimeoutCause(ctx, limit, r.silenceError())
 	defer cancel()
 	if _, err := r.sendNull(asking, c); c.Received() == 0 {
 		c.Abort(err) // a silent server would not complete a graceful close either

@@ -124,6 +124,12 @@ func (o *livenessChecker) checkLiveness() checkResult {
 		return connSilent
 	case o.quietChecks > checksPerSilence/2 && asking:
 		l.setSilent(o.lastProgress)
+	case o.quietChecks > 0 && o.quietChecks < checksPerSilence/2 && !asking && l.cfg.Doubt != nil:
+		o.probing.Store(true)
+		o.probes.Go(func() {
+			defer o.probing.Store(false)
+			o.doubtServer()
+		})
 	case o.quietChecks >= checksPerSilence/2 && !asking:
 		o.probing.Store(true)
 		o.probes.Go(func() {

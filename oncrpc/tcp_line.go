@@ -19,12 +19,17 @@ type TCPLineConfig struct {
 	// does the attempt to connect.
 	Secure func(ctx context.Context, nc net.Conn) (net.Conn, error)
 
+	// Choose, if not nil, returns the address for each connection instead of the
+	// Line's, and is called before it.
+	Choose func(ctx context.Context) (addr string, err error)
+
 	// Line configures the Line. DialTCPLine sets Dial, Server and Closed: calls that are
 	// lost with their connection fail with ErrClosed.
 	Line LineConfig
 }
 
-// DialTCPLine makes a Line over TCP to a server, whose address is host and port. All
+// DialTCPLine makes a Line over TCP to a server, whose address is host and port, or only
+// a name for messages if Choose is set. All
 // connections use the same local port, if possible a reserved one (DialReserved). It
 // tries once, and returns package net's or Secure's error.
 func DialTCPLine(ctx context.Context, addr string, cfg TCPLineConfig) (*Line, error) {
@@ -32,7 +37,14 @@ func DialTCPLine(ctx context.Context, addr string, cfg TCPLineConfig) (*Line, er
 	line.Server, line.Closed = addr, ErrClosed
 	port := 0 // local
 	line.Dial = func(ctx context.Context, l *Line) (LineConn, error) {
-		nc, err := redialFrom(ctx, addr, port)
+		at := addr
+		if cfg.Choose != nil {
+			var err error
+			if at, err = cfg.Choose(ctx); err != nil {
+				return nil, err
+			}
+		}
+		nc, err := redialFrom(ctx, at, port)
 		if err != nil {
 			return nil, err
 		}

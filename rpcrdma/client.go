@@ -15,11 +15,12 @@ type ClientConfig struct {
 	// Conn configures each connection.
 	Conn ClientConnConfig
 
-	// Silence, GiveUp, Once and Log are as in oncrpc.LineConfig. Calls that are lost
-	// with their connection fail with rdma.ErrClosed.
-	Silence, GiveUp time.Duration
-	Once            bool
-	Log             *slog.Logger
+	// Silence, GiveUp, MaxPause, Doubt, Once and Log are as in oncrpc.LineConfig. Calls
+	// that are lost with their connection fail with rdma.ErrClosed.
+	Silence, GiveUp, MaxPause time.Duration
+	Doubt                     func(ctx context.Context)
+	Once                      bool
+	Log                       *slog.Logger
 }
 
 // A Client sends calls to one server, over one connection at a time, which it
@@ -43,7 +44,7 @@ func Dial(ctx context.Context, d rdma.Dialer, addr string, cfg ClientConfig) (*C
 		},
 		Server: addr, Closed: rdma.ErrClosed,
 		Eager:   cfg.Conn.Backchannel != nil, // RFC 8167, Section 5.4
-		Silence: cfg.Silence, GiveUp: cfg.GiveUp, Once: cfg.Once, Log: cfg.Log,
+		Silence: cfg.Silence, GiveUp: cfg.GiveUp, MaxPause: cfg.MaxPause, Doubt: cfg.Doubt, Once: cfg.Once, Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, err

@@ -61,7 +61,7 @@ func (a *app) writeReport(ctx context.Context, page *reportFile, o *benchOptions
 	}
 	host, _ := os.Hostname()
 	d := &reportDoc{
-		benchResult: r, URL: o.urls[0].String(), Server: fmt.Sprintf("%s (%s)", s.target.addr(), s.netConn().RemoteAddr()),
+		benchResult: r, URL: o.urls[0].String(), Server: fmt.Sprintf("%s (%s)", s.serverAddr(), s.netConn().RemoteAddr()),
 		Client: host, Version: buildinfo.Version(version), At: time.Now(), Measured: r.Bytes > 0,
 		Asked: o.requestedRows(a), Agreed: s.negotiatedRows(ls, o.vers.Word), Chart: newLatencyChart(bars, &r.Latency),
 	}

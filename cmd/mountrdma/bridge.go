@@ -67,6 +67,9 @@ When it accepts connections, it prints one line on standard output:
 			if err := a.serverArg(&o.server)(cmd, args); err != nil {
 				return err
 			}
+			if err := o.server.requireOne("bridge", "run one bridge for each server"); err != nil {
+				return err
+			}
 			if a.overTCP() {
 				return errors.New("bridge leads to servers over RDMA: clients can reach other servers over TCP themselves")
 			}

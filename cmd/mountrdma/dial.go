@@ -16,7 +16,7 @@ import (
 // restarting server closes connections too, and siw has no RDMA Reads in revision 1.
 type dialer struct {
 	device      *iwarp.Device
-	invalidated atomic.Bool // the server has sent a Send With Invalidate
+	invalidated *atomic.Bool // set if the server has sent a Send With Invalidate
 }
 
 // Dial connects. Its errors are stepErrors.

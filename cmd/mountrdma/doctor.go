@@ -95,8 +95,13 @@ func (e *examination) parseOperand(operand string) (err error) {
 	} else {
 		e.at.server, err = parseServerOperand(operand, e.overTCP())
 	}
-	e.applyOptions()
-	return err
+	if err != nil {
+		return err
+	}
+	if err := e.applyOptions(); err != nil {
+		return err
+	}
+	return e.at.requireOne("doctor", "run it for each server")
 }
 
 func (e *examination) addFinding(check string, g doctor.Grade, found, remedy string) {

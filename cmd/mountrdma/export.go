@@ -25,7 +25,7 @@ func (s *session) openExport(ctx context.Context, path string) (fs *nfsclient.FS
 		case err == nil:
 			return fs, strings.TrimPrefix(strings.TrimPrefix(path, export), "/"), nil
 		case !errors.As(err, &refused):
-			return nil, "", mountError(ctx, s.target.addr(), err)
+			return nil, "", mountError(ctx, s.serverAddr(), err)
 		}
 	}
 	return nil, "", s.noExportError(path, refused)
@@ -95,7 +95,7 @@ func (s *session) mountDir(ctx context.Context, path string) (*nfsclient.FS, err
 	case err == nil:
 		return fs, nil
 	case !ok:
-		return nil, mountError(ctx, s.target.addr(), err)
+		return nil, mountError(ctx, s.serverAddr(), err)
 	}
 	if err := s.listExports(ctx); err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (s *session) mountDir(ctx context.Context, path string) (*nfsclient.FS, err
 	export, ok := s.findExport(path)
 	if ok && (refused.Status == mount3.ErrNoEnt || refused.Status == mount3.ErrNotDir) {
 		return nil, &stepError{
-			at: s.target.addr(), step: "MOUNT", err: err,
+			at: s.serverAddr(), step: "MOUNT", err: err,
 			what: fmt.Sprintf("the export %s has no directory %s", escapePath(export), escapePath(path)), remedy: "correct the path, or create the directory there",
 		}
 	}
@@ -126,7 +126,7 @@ func (s *session) noExportError(path string, refused *nfsclient.MountError) erro
 		has = append(has, escapePath(e.Path))
 	}
 	slices.Sort(has)
-	e := &stepError{at: s.target.addr(), step: "MOUNT"}
+	e := &stepError{at: s.serverAddr(), step: "MOUNT"}
 	if refused != nil { // avoid a nil *MountError in an interface
 		e.err = refused
 	}

@@ -30,7 +30,8 @@ differ from those of MOUNT.
 
 Remote invalidation has three parts, because an announcement does not bind a
 server: whether this client and the server announce that they accept a Send With
-Invalidate, and whether the server sent one when a call allowed it.`,
+Invalidate, and whether the server sent one when a call allowed it. SERVER may be a
+list (a,b): the server that serves now is shown.`,
 		Args: a.serverArg(&srv),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			i, err := a.queryServer(cmd.Context(), srv)
@@ -49,8 +50,9 @@ Invalidate, and whether the server sent one when a call allowed it.`,
 
 // serverInfo describes a server. Scripts depend on its JSON.
 type serverInfo struct {
-	Server   string       `json:"server"`  // as in the argument
-	Address  string       `json:"address"` // connected to
+	Server   string       `json:"server"`            // as in the argument
+	Serving  string       `json:"serving,omitempty"` // the server of a list that serves
+	Address  string       `json:"address"`           // connected to
 	TLS      tlsInfo      `json:"tls"`
 	Proto    string       `json:"proto"`         // rdma or tcp
 	MPA      *mpaInfo     `json:"mpa,omitempty"` // nil over TCP, like RPC
@@ -118,12 +120,16 @@ func (a *app) queryServer(ctx context.Context, srv server) (*serverInfo, error) 
 	if err != nil {
 		return nil, err
 	}
+	srv = srv.only(s.serverAddr())
 	err = s.callWithReplyMemory(ctx)
 	_, refused := errors.AsType[*oncrpc.ReplyError](err)
 	if err != nil && !refused {
 		return nil, firstCallError(ctx, srv.addr(), err)
 	}
-	i := &serverInfo{Server: srv.addr(), Address: s.netConn().RemoteAddr().String(), TLS: s.tlsInfo(), Proto: a.proto.Word, Exports: []exportInfo{}}
+	i := &serverInfo{Server: s.target.addr(), Address: s.netConn().RemoteAddr().String(), TLS: s.tlsInfo(), Proto: a.proto.Word, Exports: []exportInfo{}}
+	if s.target.list != "" {
+		i.Serving = s.serverAddr()
+	}
 	if s.rdma != nil {
 		i.MPA, i.RPC = s.mpaInfo(), s.rpcInfo()
 	}
@@ -181,7 +187,7 @@ func (s *session) rpcInfo() *rpcInfo {
 	send, recv := c.Thresholds()
 	return &rpcInfo{
 		Version: 1, PrivateData: said, InlineSend: send, InlineRecv: recv, Credits: c.Credits(),
-		Invalidation: invalidationInfo{Client: true, Server: peer.RemoteInvalidation, Seen: s.dialer.invalidated.Load()},
+		Invalidation: invalidationInfo{Client: true, Server: peer.RemoteInvalidation, Seen: s.invalidated.Load()},
 		Extensions:   newExtensionInfo(c.ExtensionConn()),
 	}
 }
@@ -222,7 +228,12 @@ func (i *serverInfo) printText(w io.Writer) error {
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-20s "+format+"\n", append([]any{name}, args...)...)
 	}
-	row("server", "%s (%s)", i.Server, i.Address)
+	if i.Serving == "" {
+		row("server", "%s (%s)", i.Server, i.Address)
+	} else {
+		row("servers", "%s", i.Server)
+		row("serving now", "%s (%s)", i.Serving, i.Address)
+	}
 	row("TLS", "%s", i.TLS)
 	if i.MPA != nil {
 		i.printRDMA(row)

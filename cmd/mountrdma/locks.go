@@ -22,7 +22,7 @@ func (m *mountCommand) findLocks(ctx context.Context, s *session) *nlmclient.Cli
 	if o := m.opts; o.NoLock || o.LocalPOSIX && o.LocalFlock {
 		return nil
 	}
-	server := nlmclient.Server{NFS: s.line, Conn: func() any { return s.line.Conn() }, Host: s.client.MountSearch().Host}
+	server := nlmclient.Server{NFS: s.line, Conn: func() any { return s.line.Conn() }, Hosts: s.target.hosts(), Current: s.serverHost}
 	if m.usesTLS() {
 		server.Dial = func(context.Context, string) (oncrpc.Caller, io.Closer, error) { return nil, nil, errLocksUnencrypted }
 	}

@@ -48,6 +48,7 @@ type mountCommand struct {
 	opts          *mountopt.Options
 	mountd        string            // address of the MOUNT service
 	isServerUp    func() bool       // the server responds
+	serverAddr    func() string     // address of the server that serves
 	delegations   *delegclient.Set  // delegations; nil: none
 	usesKerberos  bool              // the export requires Kerberos, which does not protect delegations
 	locks         *nlmclient.Client // nil: locks hold on this host only
@@ -158,7 +159,10 @@ func (a *app) newMountHelper() (*cobra.Command, *mountCommand) {
 // mountHelp returns the help about mounting.
 func (a *app) mountHelp() string {
 	return `The source is SERVER:/EXPORT, [IPv6]:/EXPORT or a URL; EXPORT may be a directory
-below an export. The program stays in the background and serves the mount until
+below an export. SERVER may be a list: a,b:/EXPORT or nfs://a,b:20050/EXPORT are
+up to 16 hosts of one file system of which one serves at a time. All of them are
+asked at once, and the first that serves the export is used; they are asked again
+when the connection is lost or the server does not respond. The program stays in the background and serves the mount until
 it is unmounted or the program receives SIGTERM or SIGINT. Ordinary users need
 fusermount3 (Debian: fuse3). Options, as in nfs(5):
 
@@ -192,7 +196,9 @@ func (m *mountCommand) checkArgs(args []string) (err error) {
 	if m.at, err = parseURL(m.source, m.overTCP()); err != nil {
 		return err
 	}
-	m.applyOptions()
+	if err := m.applyOptions(); err != nil {
+		return err
+	}
 	if m.uid >= 0 || m.gid >= 0 {
 		return errors.New("--uid and --gid are not for mounts, where each program acts as its own user")
 	}
@@ -211,9 +217,11 @@ func (m *mountCommand) parseOptions() error {
 }
 
 // applyOptions overrides parts of the operand by options.
-func (m *mountCommand) applyOptions() {
+func (m *mountCommand) applyOptions() error {
 	if m.opts.Port != 0 {
-		m.at.port = strconv.Itoa(m.opts.Port)
+		if err := m.at.setPort(strconv.Itoa(m.opts.Port)); err != nil {
+			return err
+		}
 	}
 	if m.opts.MountPort != 0 {
 		m.at.mountPort = m.opts.MountPort
@@ -221,6 +229,7 @@ func (m *mountCommand) applyOptions() {
 	if m.opts.MountHost != "" {
 		m.at.mountHost = m.opts.MountHost
 	}
+	return m.at.checkList()
 }
 
 // mountError returns the error for a failed MOUNT call, except if the server denies the

@@ -51,6 +51,9 @@ func TestSpec(t *testing.T) {
 		"[::1]:/x":                    {server: server{host: "::1", port: "20049"}, path: "/x"},
 		"[fe80::1%eth0]:/x":           {server: server{host: "fe80::1%eth0", port: "20049"}, path: "/x"},
 		"2001:db8::1:/x":              {server: server{host: "2001:db8::1", port: "20049"}, path: "/x"},
+		"a,b:/x,y":                    {server: server{list: "a:20049,b:20049", host: "a", port: "20049"}, path: "/x,y"},
+		"a:/x,b:/y":                   {server: server{host: "a", port: "20049"}, path: "/x,b:/y"},
+		"a:2050,[::1]:/x":             {server: server{list: "a:2050,[::1]:20049", host: "a", port: "2050"}, path: "/x"},
 		"nfs://h:2050/x?mountport=99": {server: server{host: "h", port: "2050", mountPort: 99}, path: "/x"},
 		"nfs://[::1]/a%20b/":          {server: server{host: "::1", port: "20049"}, path: "/a b", dir: true},
 	} {

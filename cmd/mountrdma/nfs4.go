@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/nfsrdma/nfsrdma"
+	"github.com/nfsrdma/nfsrdma/internal/serverlist"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfsclient/nfs4client"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -31,8 +33,11 @@ func (a *app) dialNFS4(ctx context.Context, srv server, minor uint32) (*nfs4clie
 		return nil, err
 	}
 	cfg.TCP, cfg.NFS.Cred = a.overTCP(), &cred
-	cfg.Dialer = func(device *iwarp.Device) rdma.Dialer { return &dialer{device: device} }
+	cfg.Dialer = func(device *iwarp.Device) rdma.Dialer { return &dialer{device, new(atomic.Bool)} }
 	s, err := nfsrdma.DialV4(ctx, srv.addr(), minor, cfg)
+	if all, ok := errors.AsType[*serverlist.Error](err); ok {
+		return nil, newListError(ctx, all)
+	}
 	if step, ok := errors.AsType[*stepError](err); ok {
 		return nil, step
 	}

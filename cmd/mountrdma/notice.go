@@ -22,7 +22,7 @@ func (m *mountCommand) listenNotices(s *session) (end func()) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	restarted := func() {
-		m.log.Debug("the server announced a restart", "server", s.target.addr())
+		m.log.Debug("the server announced a restart", "server", s.serverAddr())
 		for _, l := range s.client.Lines() {
 			l.Hint()
 		}
@@ -32,7 +32,7 @@ func (m *mountCommand) listenNotices(s *session) (end func()) {
 		for ctx.Err() == nil {
 			err := listenServer(ctx, s, m.opts.NoticeFrom, restarted, m.log)
 			if ctx.Err() == nil {
-				m.log.Debug("cannot receive restart notices", "server", s.target.addr(), "err", err)
+				m.log.Debug("cannot receive restart notices", "server", s.serverAddr(), "err", err)
 			}
 			select {
 			case <-time.After(noticeRetryDelay):

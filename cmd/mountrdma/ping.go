@@ -65,13 +65,13 @@ func (a *app) runPing(ctx context.Context, o *pingOptions) error {
 			if lost := fatalError(ctx, err); lost != nil {
 				return lost
 			}
-			return firstCallError(ctx, o.server.addr(), err)
+			return firstCallError(ctx, s.serverAddr(), err)
 		}
 		took[i] = time.Since(start)
 	}
 	slices.Sort(took)
 	r := pingResult{
-		Server: o.server.addr(), Count: o.count,
+		Server: s.serverAddr(), Count: o.count,
 		Min: toMicros(took[0]), Median: toMicros(loadgen.Quantile(took, 0.5)), P99: toMicros(loadgen.Quantile(took, 0.99)), Max: toMicros(took[o.count-1]),
 	}
 	if o.json {

@@ -58,11 +58,13 @@ func (m *mountCommand) tryMount(ctx context.Context) (*session, *nfsclient.FS, e
 func (m *mountCommand) tryMountOnce(ctx context.Context) (*session, *nfsclient.FS, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, m.timeout, errTimeout)
 	defer cancel()
-	s, err := m.connect(ctx, m.at.server, m.clientConfig())
+	cfg := m.clientConfig()
+	cfg.Export = m.at.path
+	s, err := m.connect(ctx, m.at.server, cfg)
 	if err != nil {
 		return nil, nil, err
 	}
-	m.isServerUp = s.client.Up
+	m.isServerUp, m.serverAddr = s.client.Up, s.serverAddr
 	fs, err := s.mountDir(ctx, m.at.path)
 	if err == nil {
 		m.mountd, err = s.mountServiceAddr(ctx)

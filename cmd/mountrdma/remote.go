@@ -27,7 +27,9 @@ type remote struct {
 func (a *app) openURL(ctx context.Context, l location) (remote, error) {
 	within, cancel := context.WithTimeoutCause(ctx, a.timeout, errTimeout)
 	defer cancel()
-	s, err := a.openSession(within, l.server)
+	cfg := a.commandConfig()
+	cfg.Export = l.path
+	s, err := a.openSessionWith(within, l.server, cfg)
 	if err != nil {
 		return remote{}, err
 	}

@@ -98,7 +98,7 @@ func (a *app) setSecurity(s *session, cfg *nfsrdma.ClientConfig) error {
 				if err := cli.ForbidCores(); err != nil {
 					return "", err
 				}
-				return serviceName(ctx, s.target.host)
+				return serviceName(ctx, s.serverHost())
 			},
 			Prog: nfs3.Program, Vers: nfs3.Version, GiveUp: giveUp, Log: log,
 		})

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
+	"sync/atomic"
 
 	"github.com/nfsrdma/nfsrdma"
+	"github.com/nfsrdma/nfsrdma/internal/serverlist"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/gss/tickets"
@@ -22,7 +25,7 @@ var errTimeout = errors.New("timed out")
 // time may use a session; the nfsclient.FS values from it are safe for concurrent use.
 type session struct {
 	target server
-	dialer *dialer
+	dialer *dialer // for the first server
 	client *nfsrdma.Client
 	line   *oncrpc.Line    // the first connection
 	rdma   *rpcrdma.Client // line over RDMA; nil: over TCP
@@ -35,6 +38,8 @@ type session struct {
 	listed     map[string]bool // the paths of exports
 	hasExports bool            // exports is set
 	mounted    map[string]*nfsclient.FS
+
+	invalidated atomic.Bool // the server has sent a Send With Invalidate
 
 	exportsErr error // why exports is empty although the server may have some
 }
@@ -65,17 +70,21 @@ func (a *app) connect(ctx context.Context, srv server, cfg nfsrdma.ClientConfig)
 	if err := a.enableRecording(&cfg.IWARP); err != nil {
 		return nil, err
 	}
-	s := &session{target: srv, dialer: new(dialer), cred: a.callCred(), mounted: make(map[string]*nfsclient.FS)}
+	s := &session{target: srv, cred: a.callCred(), mounted: make(map[string]*nfsclient.FS)}
 	cfg.TCP, cfg.ClearMOUNT = a.overTCP(), a.clearMount
 	cfg.MountHost, cfg.MountPort, cfg.NFS.Cred = srv.mountHost, srv.mountPort, &s.cred
 	cfg.Dialer = func(device *iwarp.Device) rdma.Dialer {
-		s.dialer.device = device
-		return s.dialer
+		d := &dialer{device, &s.invalidated}
+		s.dialer = cmp.Or(s.dialer, d)
+		return d
 	}
 	if err := errors.Join(a.setTLS(srv, &cfg), a.setSecurity(s, &cfg)); err != nil {
 		return nil, err
 	}
 	client, err := nfsrdma.Dial(ctx, srv.addr(), cfg)
+	if all, ok := errors.AsType[*serverlist.Error](err); ok {
+		return nil, newListError(ctx, all)
+	}
 	if step, ok := errors.AsType[*stepError](err); ok {
 		return nil, step
 	}
@@ -109,11 +118,28 @@ func unwrapOnce(err error) error {
 	return err
 }
 
+// serverAddr returns the address of the server that serves, for messages.
+func (s *session) serverAddr() string {
+	if s.client == nil {
+		return s.target.addr()
+	}
+	return s.client.Server()
+}
+
+// serverHost returns the host that serves.
+func (s *session) serverHost() string {
+	if s.target.list == "" {
+		return s.target.host
+	}
+	host, _, _ := net.SplitHostPort(s.serverAddr()) // it has a port
+	return host
+}
+
 // mountServiceAddr returns the address of the server's MOUNT service.
 func (s *session) mountServiceAddr(ctx context.Context) (string, error) {
 	m, err := s.client.MOUNT(ctx)
 	if err != nil {
-		return "", mountError(ctx, s.target.addr(), unwrapOnce(err))
+		return "", mountError(ctx, s.serverAddr(), unwrapOnce(err))
 	}
 	return m.At(), nil
 }

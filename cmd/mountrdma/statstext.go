@@ -74,7 +74,7 @@ func (m *mountCommand) statsOptions(fs *nfsclient.FS) string {
 		add("acregmin=%d,acregmax=%d,acdirmin=%d,acdirmax=%d", o.ACRegMin, o.ACRegMax, o.ACDirMin, o.ACDirMax)
 	}
 	add("%s,proto=%s,nconnect=%d", map[bool]string{false: "hard", true: "soft"}[o.Soft], m.proto.Word, o.Connections)
-	host, port, err := net.SplitHostPort(m.at.addr())
+	host, port, err := net.SplitHostPort(m.serverAddr())
 	if err == nil {
 		add("port=%s,timeo=%d,retrans=%d,sec=%v", port, o.Timeo, o.Retrans, exports.Flavor(fs.Client().Flavor()))
 		if m.usesTLS() {

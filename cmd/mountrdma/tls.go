@@ -3,9 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/nfsrdma/nfsrdma"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/internal/serverlist"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpctls"
 )
@@ -82,6 +84,9 @@ func tlsError(addr string, err error) error {
 // isPermanent reports whether the same attempt would fail again later: because of a
 // certificate, or because the server has no TLS. An attacker who fakes that must gain nothing.
 func isPermanent(err error) bool {
+	if all, ok := errors.AsType[*serverlist.Error](err); ok {
+		return !slices.ContainsFunc(all.Errs, func(err error) bool { return !isPermanent(err) })
+	}
 	e, ok := errors.AsType[*rpctls.Error](err)
 	return ok && e.Reason != rpctls.Broken && e.Reason != rpctls.Stalled
 }

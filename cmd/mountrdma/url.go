@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"github.com/nfsrdma/nfsrdma/internal/serverlist"
 )
 
 const (
@@ -20,9 +22,11 @@ const (
 )
 
 // A server is the address of an NFS server on RDMA or TCP, and the address of its MOUNT
-// program if given. It is comparable.
+// program if given. It is comparable. If it is a list of servers of which one serves at a
+// time, host and port are those of the first.
 type server struct {
 	tcp       bool
+	list      string // all servers with their ports; "": one server
 	host      string // name or address, without brackets
 	port      string
 	mountHost string // "": host
@@ -37,8 +41,13 @@ func defaultPort(tcp bool) string {
 	return rdmaPort
 }
 
-// addr returns the server's address for dialers and messages.
-func (s server) addr() string { return net.JoinHostPort(s.host, s.port) }
+// addr returns the server's address, or the list, for dialers and messages.
+func (s server) addr() string {
+	if s.list != "" {
+		return s.list
+	}
+	return net.JoinHostPort(s.host, s.port)
+}
 
 // A location is the object that a URL names. The path is a sequence of bytes, not text. It
 // begins with a slash, and ends with one only if it is "/".
@@ -70,7 +79,7 @@ func parseURL(url string, tcp bool) (location, error) {
 		separator, unescape = "/", unescapePath
 	}
 	authority, path, _ := strings.Cut(rest, separator)
-	loc, err := parseServer(authority, tcp)
+	loc, err := parseServers(authority, tcp)
 	if err == nil {
 		err = loc.takeOptions(options)
 	}
@@ -99,7 +108,7 @@ func parseServerOperand(operand string, tcp bool) (server, error) {
 	if strings.Contains(authority, "/") {
 		return server{}, fmt.Errorf("%q is not a server: write SERVER[:PORT], without a path", operand)
 	}
-	s, err := parseServer(authority, tcp)
+	s, err := parseServers(authority, tcp)
 	if err == nil {
 		err = s.takeOptions(options)
 	}
@@ -110,22 +119,22 @@ func parseServerOperand(operand string, tcp bool) (server, error) {
 }
 
 // parseServer parses SERVER[:PORT]. An IPv6 address must be in brackets if a port follows.
-func parseServer(authority string, tcp bool) (server, error) {
-	s := server{tcp: tcp, host: authority, port: defaultPort(tcp)}
+func parseServer(authority string, tcp bool) (serverlist.Server, error) {
+	s := serverlist.Server{Host: authority, Port: defaultPort(tcp)}
 	_, err := netip.ParseAddr(authority)
 	if err != nil && strings.HasSuffix(authority, "]") {
-		s.host, err = strings.TrimSuffix(strings.TrimPrefix(authority, "["), "]"), nil
+		s.Host, err = strings.TrimSuffix(strings.TrimPrefix(authority, "["), "]"), nil
 	} else if err != nil && strings.Contains(authority, ":") {
-		if s.host, s.port, err = net.SplitHostPort(authority); err != nil {
-			return server{}, errors.New("write the server as SERVER, SERVER:PORT or [IPv6]:PORT")
+		if s.Host, s.Port, err = net.SplitHostPort(authority); err != nil {
+			return serverlist.Server{}, errors.New("write the server as SERVER, SERVER:PORT or [IPv6]:PORT")
 		}
 	}
-	s.host = strings.Replace(s.host, "%25", "%", 1) // before a zone: RFC 6874
-	if s.host == "" || strings.ContainsAny(s.host, "@[] ?") {
-		return server{}, errors.New("the server is missing: write its name or address")
+	s.Host = strings.Replace(s.Host, "%25", "%", 1) // before a zone: RFC 6874
+	if s.Host == "" || strings.ContainsAny(s.Host, "@[] ?") {
+		return serverlist.Server{}, errors.New("the server is missing: write its name or address")
 	}
-	if _, err := parsePort(s.port); err != nil {
-		return server{}, err
+	if _, err := parsePort(s.Port); err != nil {
+		return serverlist.Server{}, err
 	}
 	return s, nil
 }
@@ -154,7 +163,7 @@ func (s *server) takeOptions(words string) (err error) {
 			return err
 		}
 	}
-	return nil
+	return s.checkList()
 }
 
 // unescapePath replaces each %XX by the byte that it encodes.
@@ -198,14 +207,18 @@ func (l location) lastName() string { return l.path[strings.LastIndexByte(l.path
 
 // String returns the URL without its options.
 func (l location) String() string {
-	host := l.host
-	if strings.Contains(host, ":") {
-		host = "[" + host + "]"
+	var authority []string
+	for _, s := range l.servers() {
+		host := s.Host
+		if strings.Contains(host, ":") {
+			host = "[" + host + "]"
+		}
+		if s.Port != defaultPort(l.tcp) {
+			host += ":" + s.Port
+		}
+		authority = append(authority, host)
 	}
-	if l.port != defaultPort(l.tcp) {
-		host += ":" + l.port
-	}
-	return scheme + host + escapePath(l.path)
+	return scheme + strings.Join(authority, ",") + escapePath(l.path)
 }
 
 // escapePath escapes a path for a URL. Readable characters remain unescaped.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -28,9 +29,11 @@ func TestParseURL(t *testing.T) {
 		{"nfs://h/ä€", location{at("h", "20049"), "/ä€", false}, ""},
 		{"nfs://h/\xc3", location{at("h", "20049"), "/\xc3", false}, "nfs://h/%C3"},
 		{"nfs://h/%0a\x1b", location{at("h", "20049"), "/\n\x1b", false}, "nfs://h/%0A%1B"},
-		{"nfs://h/e?mountport=7", location{server{false, "h", "20049", "", 7}, "/e", false}, "nfs://h/e"},
-		{"nfs://h/e?mountport=7,mounthost=[::2]", location{server{false, "h", "20049", "::2", 7}, "/e", false}, "nfs://h/e"},
-		{"nfs://h?mounthost=m&mountport=7", location{server{false, "h", "20049", "m", 7}, "/", false}, "nfs://h/"},
+		{"nfs://a,b/e", location{server{list: "a:20049,b:20049", host: "a", port: "20049"}, "/e", false}, ""},
+		{"nfs://a:20050,[::1]:20051,c/x,y", location{server{list: "a:20050,[::1]:20051,c:20049", host: "a", port: "20050"}, "/x,y", false}, ""},
+		{"nfs://h/e?mountport=7", location{server{host: "h", port: "20049", mountPort: 7}, "/e", false}, "nfs://h/e"},
+		{"nfs://h/e?mountport=7,mounthost=[::2]", location{server{host: "h", port: "20049", mountHost: "::2", mountPort: 7}, "/e", false}, "nfs://h/e"},
+		{"nfs://h?mounthost=m&mountport=7", location{server{host: "h", port: "20049", mountHost: "m", mountPort: 7}, "/", false}, "nfs://h/"},
 	} {
 		got, err := parseURL(tt.url, false)
 		require.NoError(t, err, tt.url)
@@ -61,6 +64,12 @@ func TestParseURLRefuses(t *testing.T) {
 		"nfs://h/e?mountport=0":   `"0" is not a port`,
 		"nfs://h/e?mounthost=":    `"mounthost=" is not an option`,
 		"nfs://h/e?mountport=1,x": `"x" is not an option`,
+		"nfs://a,b:0/e":           `server "b:0" of the list: "0" is not a port`,
+		"nfs://a,,b/e":            `server 2 of the list "a,,b" is empty`,
+		"nfs://a,b,/e":            `server 3 of the list "a,b," is empty`,
+		"nfs://a,b,A:20049/e":     `the list has the server A:20049 twice ("a" and "A:20049"): remove one`,
+		"nfs://a,b/e?mounthost=m": "mounthost names one host, and the servers are several",
+		"nfs://" + strings.Repeat("h,", 16) + "h/e": "the list has 17 servers, and at most 16 are possible",
 	} {
 		_, err := parseURL(url, false)
 		assert.ErrorContains(t, err, want, url)
@@ -76,6 +85,7 @@ func TestParseServerOperand(t *testing.T) {
 		"[::1]:5":           {host: "::1", port: "5"},
 		"h?mountport=6":     {host: "h", port: "20049", mountPort: 6},
 		"nfs://h:5/ignored": {host: "h", port: "5"},
+		"a,b:5":             {list: "a:20049,b:5", host: "a", port: "20049"},
 	} {
 		got, err := parseServerOperand(word, false)
 		require.NoError(t, err, word)
@@ -93,7 +103,7 @@ func TestParseServerOperand(t *testing.T) {
 // FuzzURL checks that a location does not change if it is written and parsed
 // again.
 func FuzzURL(f *testing.F) {
-	for _, url := range []string{"nfs://h/e/p", "nfs://[::1]:5/%FF?mountport=1", "nfs://h/a//..", "nfs://a%25b/c", "h:/a?b%", "0:/\x00"} {
+	for _, url := range []string{"nfs://h/e/p", "nfs://[::1]:5/%FF?mountport=1", "nfs://h/a//..", "nfs://a%25b/c", "h:/a?b%", "0:/\x00", "a,[::1]:5:/x,y"} {
 		f.Add(url)
 	}
 	f.Fuzz(func(t *testing.T, url string) {
@@ -106,5 +116,6 @@ func FuzzURL(f *testing.F) {
 		assert.Equal(t, l.path, again.path)
 		assert.Equal(t, l.host, again.host)
 		assert.Equal(t, l.port, again.port)
+		assert.Equal(t, l.list, again.list)
 	})
 }

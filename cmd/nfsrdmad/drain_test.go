@@ -52,12 +52,17 @@ func startProc(t *testing.T, args ...string) *daemonProc {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), make([]byte, 4<<20), 0o666))
+	return startServe(t, append([]string{
+		"--state", t.TempDir(), "--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--max-payload=4MiB", "--no-root-squash", dir + "=/x",
+	}, args...)...)
+}
+
+// startServe starts the daemon with arguments of serve, and waits for its ready line.
+func startServe(t *testing.T, args ...string) *daemonProc {
+	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	args = append([]string{
-		"serve", "--state", t.TempDir(), "--control", "",
-		"--listen", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--max-payload=4MiB", "--no-root-squash", dir + "=/x",
-	}, args...)
+	args = append([]string{"serve", "--control", ""}, args...)
 	p := &daemonProc{t: t, cmd: exec.CommandContext(t.Context(), self, args...)}
 	// Otherwise the race detector would sleep for a second at the end.
 	p.cmd.Env = append(os.Environ(), mainEnv+"=1", "GORACE=atexit_sleep_ms=0")

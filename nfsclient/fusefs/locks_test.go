@@ -31,7 +31,7 @@ func shareLocks(t *testing.T, nlm *nlm4test.Server) func(*Config) {
 	return func(c *Config) {
 		var err error
 		c.Locks, err = nlmclient.New(t.Context(), nlmclient.Config{
-			Server: nlmclient.Server{NFS: nlm, Conn: nlm.Conn, Host: "127.0.0.1"}, NoCallback: true, Log: discard,
+			Server: nlmclient.Server{NFS: nlm, Conn: nlm.Conn, Hosts: []string{"127.0.0.1"}}, NoCallback: true, Log: discard,
 		})
 		require.NoError(t, err)
 		t.Cleanup(c.Locks.Close)

@@ -43,7 +43,7 @@ func findLockManager(ctx context.Context, s *Server) (*lockManagerConn, error) {
 	defer cancel()
 	caller, conn, err := s.connectTCP(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("no lock manager found on %s (on the NFS connection: %w; %w)", s.Host, nfs, err)
+		return nil, fmt.Errorf("no lock manager found on %s (on the NFS connection: %w; %w)", s.host(), nfs, err)
 	}
 	l.caller, l.conn = caller, conn
 	return l, nil

@@ -18,7 +18,7 @@ import (
 // tried in order:
 //
 //	NFS                 the connection of the NFS calls itself
-//	Host:111 ─▶ Host:N  over TCP, port from the server's rpcbind
+//	host:111 ─▶ host:N  over TCP, port from the server's rpcbind
 type Server struct {
 	// NFS is the connection that carries the NFS calls, which replaces itself
 	// when it is lost. Conn returns a value that changes with each replacement.
@@ -26,13 +26,23 @@ type Server struct {
 	NFS  oncrpc.Caller
 	Conn func() any
 
-	// Host is the server's name or address.
-	Host string
+	// Hosts are the names or addresses of the hosts of which one serves; usually it is
+	// one. Current returns the one that serves now; nil means the first.
+	Hosts   []string
+	Current func() string
 
 	// Dial connects to host and port over TCP; nil means a connection from a
 	// reserved port if this process may use one: servers with secure exports
 	// require it.
 	Dial func(ctx context.Context, addr string) (oncrpc.Caller, io.Closer, error)
+}
+
+// host returns the host that serves now.
+func (s *Server) host() string {
+	if s.Current != nil {
+		return s.Current()
+	}
+	return s.Hosts[0]
 }
 
 // tryNFSConn returns nil if the lock manager replies on the connection that
@@ -50,7 +60,7 @@ func (s *Server) connectTCP(ctx context.Context) (oncrpc.Caller, io.Closer, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	addr := net.JoinHostPort(s.Host, strconv.Itoa(int(port)))
+	addr := net.JoinHostPort(s.host(), strconv.Itoa(int(port)))
 	caller, conn, err := s.dialAddr(ctx, addr)
 	if err == nil {
 		if err = callNull(ctx, caller); err != nil {
@@ -64,7 +74,7 @@ func (s *Server) connectTCP(ctx context.Context) (oncrpc.Caller, io.Closer, erro
 }
 
 func (s *Server) queryRPCBind(ctx context.Context) (port uint16, err error) {
-	addr := net.JoinHostPort(s.Host, strconv.Itoa(rpcbind.Port))
+	addr := net.JoinHostPort(s.host(), strconv.Itoa(rpcbind.Port))
 	caller, conn, err := s.dialAddr(ctx, addr)
 	if err == nil {
 		defer conn.Close()
@@ -98,11 +108,13 @@ func callNull(ctx context.Context, c oncrpc.Caller) error {
 	return nil
 }
 
-// lookUpAddrs returns the addresses from which the server host may call.
-func lookUpAddrs(ctx context.Context, host string) []netip.Addr {
-	list, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	for i, a := range list {
-		list[i] = a.Unmap()
+// lookUpAddrs returns the addresses from which the server may call.
+func lookUpAddrs(ctx context.Context, hosts []string) (all []netip.Addr) {
+	for _, host := range hosts {
+		list, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		for _, a := range list {
+			all = append(all, a.Unmap())
+		}
 	}
-	return list
+	return all
 }

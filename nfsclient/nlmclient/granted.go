@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
@@ -35,9 +36,9 @@ type grantedServer struct {
 func (c *Client) listenForGranted(ctx context.Context) (*grantedServer, error) {
 	ctx, cancel := context.WithTimeout(ctx, searchStep)
 	defer cancel()
-	b := &grantedServer{client: c, serverAddrs: lookUpAddrs(ctx, c.cfg.Server.Host), serveErr: make(chan error, 1), replySlots: make(chan struct{}, maxCallers)}
+	b := &grantedServer{client: c, serverAddrs: lookUpAddrs(ctx, c.cfg.Server.Hosts), serveErr: make(chan error, 1), replySlots: make(chan struct{}, maxCallers)}
 	if len(b.serverAddrs) == 0 {
-		return nil, fmt.Errorf("%s has no address", c.cfg.Server.Host)
+		return nil, fmt.Errorf("%s has no address", strings.Join(c.cfg.Server.Hosts, " or "))
 	}
 	l, err := net.Listen("tcp", ":0")
 	if err != nil {

@@ -33,7 +33,7 @@ var quick = waitTimes{firstRetry: time.Millisecond, lastRetry: 4 * time.Millisec
 func newClient(t testing.TB, s *nlm4test.Server, change func(*Config)) *Client {
 	t.Helper()
 	cfg := Config{
-		Server: Server{NFS: s, Conn: s.Conn, Host: "127.0.0.1"}, Name: "h1", NoCallback: true, Log: discard, times: quick,
+		Server: Server{NFS: s, Conn: s.Conn, Hosts: []string{"127.0.0.1"}}, Name: "h1", NoCallback: true, Log: discard, times: quick,
 	}
 	if change != nil {
 		change(&cfg)

@@ -93,7 +93,7 @@ func TestOverTCP(t *testing.T) {
 	s := nlm4test.New(t)
 	n := &fakeNet{s: s, port: 4000, conns: make(map[*fakeConn]bool)}
 	nfs := callerFunc(func(context.Context, *oncrpc.Exchange) error { return &oncrpc.ReplyError{Stat: rpcmsg.ProgUnavail} })
-	c := newClient(t, s, func(cfg *Config) { cfg.Server = Server{NFS: nfs, Host: "srv", Dial: n.dialAddr} })
+	c := newClient(t, s, func(cfg *Config) { cfg.Server = Server{NFS: nfs, Hosts: []string{"srv"}, Dial: n.dialAddr} })
 	assert.False(t, c.lockManager.shared)
 	assert.Equal(t, []string{"srv:111", "srv:4001"}, n.dials)
 	c.mustLock(t, newRequest(1, rangeAt(0, 9), true, false))
@@ -121,7 +121,7 @@ func (f callerFunc) Call(ctx context.Context, x *oncrpc.Exchange) error { return
 func TestSilentServer(t *testing.T) {
 	s := nlm4test.New(t)
 	n := &fakeNet{s: s, port: 4000, conns: make(map[*fakeConn]bool)}
-	c := newClient(t, s, func(cfg *Config) { cfg.Server = Server{Host: "srv", Dial: n.dialAddr} })
+	c := newClient(t, s, func(cfg *Config) { cfg.Server = Server{Hosts: []string{"srv"}, Dial: n.dialAddr} })
 	why := errors.New("a signal")
 	ctx, end := context.WithCancelCause(t.Context())
 	n.cutConns(true)

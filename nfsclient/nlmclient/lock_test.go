@@ -370,7 +370,7 @@ func TestNotFound(t *testing.T) {
 	})
 	refuse := errors.New("refused")
 	_, err := New(t.Context(), Config{
-		Server: Server{NFS: s, Conn: s.Conn, Host: "srv", Dial: func(_ context.Context, addr string) (oncrpc.Caller, io.Closer, error) {
+		Server: Server{NFS: s, Conn: s.Conn, Hosts: []string{"srv"}, Dial: func(_ context.Context, addr string) (oncrpc.Caller, io.Closer, error) {
 			return nil, nil, fmt.Errorf("%s: %w", addr, refuse)
 		}},
 		Log: discard,

@@ -75,6 +75,13 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	return &Client{cfg, files, newKernelUse(cfg.Kernel, lograte.Logger(cfg.Log))}, nil
 }
 
+// ForHost returns a Client for another server, whose certificate must contain host.
+func (c *Client) ForHost(host string) *Client {
+	next := *c
+	next.cfg.Host = host
+	return &next
+}
+
 // Secure requests TLS from the server at nc, with a call to a program that it serves, and
 // performs the handshake. Nothing else must have been sent over nc (RFC 9289, Section
 // 5.1.1). Secure takes over nc, even if it fails.
