@@ -52,8 +52,9 @@ func newCountingServer(t *testing.T) *countingServer {
 	server, err := o.newServer([]nfsserver.Export{{Path: "/x", FS: g.fs, Clients: exports.Everyone(exports.Options{NoRootSquash: true, Insecure: true})}}, t.TempDir(), nil, g.log)
 	require.NoError(t, err)
 	g.replyCache = o.daemon.replies
-	g.endpoint, err = o.openRDMA(server)
+	opened, err := o.openRDMA(server)
 	require.NoError(t, err)
+	g.endpoint = opened[0]
 	served := make(chan error, 1)
 	go func() { served <- g.endpoint.Serve() }()
 	t.Cleanup(func() {

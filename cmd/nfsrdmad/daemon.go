@@ -222,21 +222,19 @@ func shutdownNow(server *nfsrdma.Server) {
 
 // transportOpeners returns what opens the transports that the flags request.
 func (o *serveOptions) transportOpeners(server *nfsrdma.Server) []transportOpener {
-	list := []transportOpener{{"rdma", o.listen, func([]cli.Endpoint) (cli.Endpoint, error) { return o.openRDMA(server) }}}
+	list := []transportOpener{{"rdma", o.listen, func([]cli.Endpoint) ([]cli.Endpoint, error) { return o.openRDMA(server) }}}
 	if o.tcp == "" {
 		return list
 	}
 	o.daemon.tcp = server.Parts().TCP
-	list = append(list, transportOpener{"tcp", o.tcp, func([]cli.Endpoint) (cli.Endpoint, error) { return o.openTCP(server) }})
+	list = append(list, transportOpener{"tcp", o.tcp, func([]cli.Endpoint) ([]cli.Endpoint, error) { return o.openTCP(server) }})
 	if o.portmap == "" && !o.registers() {
 		return list
 	}
-	return append(list, transportOpener{"udp", o.tcp, func(opened []cli.Endpoint) (cli.Endpoint, error) {
+	return append(list, transportOpener{"udp", o.tcp, func(opened []cli.Endpoint) ([]cli.Endpoint, error) {
 		at := o.tcp
-		for _, w := range opened {
-			if w.Name == "tcp" { // the port may be a free one
-				at = w.Addr.String()
-			}
+		if i := slices.IndexFunc(opened, func(w cli.Endpoint) bool { return w.Name == "tcp" }); i >= 0 { // the port may be a free one
+			at = opened[i].Addr.String()
 		}
 		return o.openUDP(server, at)
 	}})
@@ -248,38 +246,44 @@ func (o *serveOptions) deviceConfig() iwarp.Config {
 	return iwarp.Config{CRC: crc, Markers: o.markers.Word == "on"}
 }
 
-func (o *serveOptions) openRDMA(server *nfsrdma.Server) (cli.Endpoint, error) {
-	l, err := o.daemon.sockets.Listen("rdma", o.listen)
+func (o *serveOptions) openRDMA(server *nfsrdma.Server) (endpoints []cli.Endpoint, err error) {
+	all, err := o.daemon.sockets.ListenAll("rdma", o.listen)
 	if err != nil {
-		return cli.Endpoint{}, cli.ListenError("--listen", o.listen, err, "")
+		return nil, cli.ListenError("--listen", o.listen, err, "")
 	}
-	return cli.Endpoint{
-		Name: "rdma", Addr: l.Addr(), Serve: func() error { return server.ServeRDMA(l) },
-		Shutdown: o.daemon.rdma.Shutdown, Close: l.Close,
-	}, nil
+	for _, l := range all {
+		endpoints = append(endpoints, cli.Endpoint{
+			Name: "rdma", Addr: l.Addr(), Serve: func() error { return server.ServeRDMA(l) },
+			Shutdown: o.daemon.rdma.Shutdown, Close: l.Close,
+		})
+	}
+	return endpoints, nil
 }
 
-func (o *serveOptions) openTCP(server *nfsrdma.Server) (cli.Endpoint, error) {
-	l, err := o.daemon.sockets.Listen("tcp", o.tcp)
+func (o *serveOptions) openTCP(server *nfsrdma.Server) (endpoints []cli.Endpoint, err error) {
+	all, err := o.daemon.sockets.ListenAll("tcp", o.tcp)
 	if err != nil {
-		return cli.Endpoint{}, cli.ListenError("--tcp", o.tcp, err,
+		return nil, cli.ListenError("--tcp", o.tcp, err,
 			` (the kernel's NFS server uses 2049), or turn it off with --tcp ""`)
 	}
-	return cli.Endpoint{
-		Name: "tcp", Addr: l.Addr(), Serve: func() error { return server.ServeTCP(l) },
-		Shutdown: o.daemon.tcp.Shutdown, Close: l.Close,
-	}, nil
+	for _, l := range all {
+		endpoints = append(endpoints, cli.Endpoint{
+			Name: "tcp", Addr: l.Addr(), Serve: func() error { return server.ServeTCP(l) },
+			Shutdown: o.daemon.tcp.Shutdown, Close: l.Close,
+		})
+	}
+	return endpoints, nil
 }
 
 // openUDP also serves NFSv3 locks over UDP, at the address of TCP.
-func (o *serveOptions) openUDP(server *nfsrdma.Server, addr string) (cli.Endpoint, error) {
+func (o *serveOptions) openUDP(server *nfsrdma.Server, addr string) ([]cli.Endpoint, error) {
 	p, err := oncrpc.ListenPackets(addr)
 	if err != nil {
-		return cli.Endpoint{}, cli.ListenError("--tcp", addr, err, " over UDP")
+		return nil, cli.ListenError("--tcp", addr, err, " over UDP")
 	}
-	return cli.Endpoint{
+	return []cli.Endpoint{{
 		Name: "udp", Addr: p.Addr(), Serve: func() error { return server.ServeUDP(p) }, Shutdown: p.Shutdown, Close: p.Close,
-	}, nil
+	}}, nil
 }
 
 // logAccess warns if access is too open or limits are too low, and logs as which user calls

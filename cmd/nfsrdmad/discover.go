@@ -109,9 +109,9 @@ func (p *runningDaemon) describeServer() discover.Description {
 	host, _ := os.Hostname() // a server without a host name is valid
 	d := discover.Description{Host: host, Version: buildinfo.Version(version)}
 	for _, w := range p.transports() {
-		if at, ok := w.Addr.(*net.TCPAddr); ok && w.Name == "rdma" {
+		if at, ok := w.Addr.(*net.TCPAddr); ok && w.Name == "rdma" && !d.RDMA.IsValid() {
 			d.RDMA = at.AddrPort()
-		} else if ok && w.Name == "tcp" {
+		} else if ok && w.Name == "tcp" && !d.TCP.IsValid() {
 			d.TCP = at.AddrPort()
 		}
 	}

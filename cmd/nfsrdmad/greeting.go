@@ -25,9 +25,9 @@ const (
 func (o *serveOptions) formatGreeting(endpoints []cli.Endpoint, own []netip.Addr) string {
 	var rdma, tcp netip.AddrPort
 	for _, w := range endpoints {
-		if a, ok := w.Addr.(*net.TCPAddr); ok && w.Name == "rdma" {
+		if a, ok := w.Addr.(*net.TCPAddr); ok && w.Name == "rdma" && !rdma.IsValid() {
 			rdma = a.AddrPort()
-		} else if ok && w.Name == "tcp" {
+		} else if ok && w.Name == "tcp" && !tcp.IsValid() {
 			tcp = a.AddrPort()
 		}
 	}

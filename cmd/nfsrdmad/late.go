@@ -11,10 +11,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 )
 
-// A transportOpener opens one transport. opened are the transports that were opened before.
+// A transportOpener opens one transport, at one address or at those of several passed sockets.
+// opened are the transports that were opened before.
 type transportOpener struct {
 	name, addr string
-	open       func(opened []cli.Endpoint) (cli.Endpoint, error)
+	open       func(opened []cli.Endpoint) ([]cli.Endpoint, error)
 }
 
 // openTransports listens on all addresses, or on none. With an exports file, it returns those that may
@@ -22,9 +23,9 @@ type transportOpener struct {
 func (o *serveOptions) openTransports(server *nfsrdma.Server, log *slog.Logger) (endpoints []cli.Endpoint, late []*lateTransport, err error) {
 	var errs []error
 	for _, t := range o.transportOpeners(server) {
-		w, err := t.open(endpoints)
+		all, err := t.open(endpoints)
 		if err == nil {
-			endpoints = append(endpoints, w)
+			endpoints = append(endpoints, all...)
 			continue
 		}
 		if o.exportsFile == "" || !cli.CanListenLater(err) {
@@ -83,10 +84,11 @@ func (l *lateTransport) serve() error {
 			return nil
 		case <-ticker.C:
 		}
-		w, err := l.open(l.before)
+		all, err := l.open(l.before)
 		if err != nil {
 			continue
 		}
+		w := all[0] // a passed socket would have been opened at the start
 		if !l.setOpened(&w) {
 			return w.Close()
 		}

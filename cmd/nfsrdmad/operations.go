@@ -82,7 +82,7 @@ func (p *runningDaemon) reportSource() *report.Source {
 	src := &report.Source{
 		Program: buildinfo.Version(version), Started: p.started, Draining: p.draining.Load(),
 		Exports: func() []*exportset.Exported { return p.server.Parts().Exports.Snapshot().List() }, Space: &p.space, ExportsFile: p.exportsFile, Origins: p.exportOrigins,
-		ReloadFailed: p.reloadFailed.Load(), Reloaded: time.Unix(0, p.reloadTime.Load()), Address: p.transportAddr,
+		ReloadFailed: p.reloadFailed.Load(), Reloaded: time.Unix(0, p.reloadTime.Load()), Addresses: p.transportAddrs,
 		NFS4: p.nfs4, ClientState: p.stateServer, Observer: p.observer, Replies: p.replies, Security: p.security, TLS: p.tls,
 		Grants: p.grants, Device: p.device, RDMA: p.rdma, TCP: p.tcp,
 		History: p.history, Discovery: func() *report.Discovery { return p.discovery.discoveryStatus() }, Spans: p.tracer.spanStatus,
@@ -118,12 +118,12 @@ func (p *runningDaemon) transports() []cli.Endpoint {
 	return addEndpoints(slices.Clone(p.endpoints), p.late)
 }
 
-// transportAddr returns the address of a transport.
-func (p *runningDaemon) transportAddr(transport string) string {
+// transportAddrs returns the addresses of a transport.
+func (p *runningDaemon) transportAddrs(transport string) (addrs []string) {
 	for _, w := range p.transports() {
 		if w.Name == transport {
-			return w.Addr.String()
+			addrs = append(addrs, w.Addr.String())
 		}
 	}
-	return ""
+	return addrs
 }

@@ -56,9 +56,14 @@ func (o *serveOptions) openPortmap(transports []cli.Endpoint, log *slog.Logger) 
 }
 
 // rpcServices returns the programs with their addresses. The transports' names are rpcbind's
-// netids.
+// netids. rpcbind has one address for a program and netid: the first of each transport.
 func rpcServices(transports []cli.Endpoint) (list []rpcbind.Service) {
+	seen := make(map[string]bool)
 	for _, w := range transports {
+		if seen[w.Name] {
+			continue
+		}
+		seen[w.Name] = true
 		if udp, ok := w.Addr.(*net.UDPAddr); ok {
 			list = append(list, lockServices(w.Name, udp.AddrPort())...)
 			continue

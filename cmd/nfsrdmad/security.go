@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -142,7 +143,11 @@ func (o *serveOptions) warnAboutGSSPort(list []exportSpec, log *slog.Logger) {
 	if !ok {
 		return
 	}
-	if a, err := netip.ParseAddrPort(o.daemon.transportAddr("tcp")); err != nil || a.Port() != gssPort {
+	servesPort := func(addr string) bool {
+		a, err := netip.ParseAddrPort(addr)
+		return err == nil && a.Port() == gssPort
+	}
+	if !slices.ContainsFunc(o.daemon.transportAddrs("tcp"), servesPort) {
 		log.Warn(fmt.Sprintf("Linux clients cannot mount %s over RDMA with Kerberos: their rpc.gssd connects to TCP port %d; serve it with --tcp :%d",
 			s.name, gssPort, gssPort))
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -16,6 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/nfsrdma/nfsrdma"
+	"github.com/nfsrdma/nfsrdma/cmd/nfsrdmad/internal/report"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 )
@@ -191,6 +194,44 @@ func TestSocketActivation(t *testing.T) {
 	assert.Equal(t, cli.ExitOK, p.waitExit().ExitStatus())
 }
 
+// TestSeveralSockets checks that all passed sockets of one name are served and reported, and
+// that the first is the one that rpcbind would name.
+func TestSeveralSockets(t *testing.T) {
+	control := filepath.Join(t.TempDir(), "control")
+	var files []*os.File
+	var addrs []string
+	names := []string{"tcp", "rdma", "tcp", "rdma", "rdma"}
+	for range names {
+		f, addr := newListenerFile(t)
+		files, addrs = append(files, f), append(addrs, addr)
+	}
+	p := startAsService(t, "", names, files, "--control", control, t.TempDir()+"=/x")
+	assert.Equal(t, fmt.Sprintf("ready rdma=%s rdma=%s rdma=%s tcp=%s tcp=%s exports=/x\n", addrs[1], addrs[3], addrs[4], addrs[0], addrs[2]), p.ready)
+	for i, name := range names {
+		c, err := nfsrdma.Dial(t.Context(), addrs[i], nfsrdma.ClientConfig{TCP: name == "tcp"})
+		require.NoError(t, err, name)
+		require.NoError(t, c.Close())
+	}
+	var status report.Status
+	_, text, _ := runCommand(t, "status", "--json", "--control", control)
+	require.NoError(t, json.Unmarshal([]byte(text), &status))
+	assert.Equal(t, []string{addrs[1], addrs[3], addrs[4]}, status.Transports[0].Addresses)
+	assert.Equal(t, addrs[0], status.Transports[1].Address)
+	assert.EqualValues(t, 3, status.Transports[0].Connections.Total, "of all sockets")
+	_, text, _ = runCommand(t, "status", "--control", control)
+	assert.Contains(t, text, addrs[0]+", "+addrs[2]+", ")
+	require.NoError(t, p.cmd.Process.Signal(unix.SIGTERM))
+	assert.Equal(t, cli.ExitOK, p.waitExit().ExitStatus())
+}
+
+// TestServicesOfSeveralSockets checks that rpcbind gets one address of each transport.
+func TestServicesOfSeveralSockets(t *testing.T) {
+	at := func(name string, port int) cli.Endpoint {
+		return cli.Endpoint{Name: name, Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}}
+	}
+	assert.Equal(t, rpcServices([]cli.Endpoint{at("rdma", 1), at("tcp", 3)}), rpcServices([]cli.Endpoint{at("rdma", 1), at("rdma", 2), at("tcp", 3), at("tcp", 4)}))
+}
+
 // TestSocketActivationErrors checks that unknown sockets end the daemon, with
 // an error that contains a remedy.
 func TestSocketActivationErrors(t *testing.T) {
@@ -201,7 +242,7 @@ func TestSocketActivationErrors(t *testing.T) {
 		want  string
 	}{
 		{[]string{"rdma", "nfs"}, `received a socket named "nfs": set its FileDescriptorName= to rdma or tcp or metrics`},
-		{[]string{"rdma", "rdma"}, `received two sockets named "rdma": remove one; a socket on [::] accepts IPv4 too`},
+		{[]string{"metrics", "metrics"}, `--metrics: received 2 sockets named "metrics", of which one is possible: remove the others; a socket on [::] accepts all addresses`},
 	} {
 		p := startAsService(t, "", tt.names, []*os.File{f, g}, t.TempDir()+"=/x")
 		assert.Empty(t, p.ready)

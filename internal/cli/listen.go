@@ -51,6 +51,8 @@ func ListenError(flag, addr string, err error, off string) error {
 		return say("no permission for this port", "run as root, or choose one above 1023 with "+flag)
 	case errors.Is(err, unix.EADDRNOTAVAIL):
 		return say("this host has no such address", "correct "+flag)
+	case addr == "":
+		return fmt.Errorf("%s: %w", flag, err)
 	default:
 		return fmt.Errorf("cannot listen on %s (%s): %w", addr, flag, err)
 	}

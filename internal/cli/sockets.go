@@ -22,9 +22,12 @@ import (
 // that it opens into the store (FileDescriptorStoreMax= of the unit), from where the
 // next start of the service gets it. Clients that connect in between wait.
 type Sockets struct {
-	units  map[string]*os.File
+	units  map[string][]*os.File
 	stored map[string]*os.File // keyed by the name in the store
 }
+
+// maxSockets is the maximum number of sockets that socket units may pass for one use.
+const maxSockets = 16
 
 // storedPrefix is the prefix of names in the store. The use and the hexadecimal address
 // follow: a socket is reused for the same address only.
@@ -40,7 +43,7 @@ func TakeSockets(uses ...string) (Sockets, error) { return sortSockets(activatio
 
 // sortSockets sorts passed sockets by their names.
 func sortSockets(files []*os.File, uses []string) (Sockets, error) {
-	s := Sockets{units: make(map[string]*os.File), stored: make(map[string]*os.File)}
+	s := Sockets{units: make(map[string][]*os.File), stored: make(map[string]*os.File)}
 	for _, f := range files {
 		var err error
 		switch name := f.Name(); {
@@ -50,10 +53,10 @@ func sortSockets(files []*os.File, uses []string) (Sockets, error) {
 			s.stored[name] = f
 		case !slices.Contains(uses, name):
 			err = fmt.Errorf("received a socket named %q: set its FileDescriptorName= to %s", name, strings.Join(uses, " or "))
-		case s.units[name] != nil:
-			err = fmt.Errorf("received two sockets named %q: remove one; a socket on [::] accepts IPv4 too", name)
+		case len(s.units[name]) == maxSockets:
+			err = fmt.Errorf("received more than %d sockets named %q: remove some; a socket on [::] accepts all addresses", maxSockets, name)
 		default:
-			s.units[name] = f
+			s.units[name] = append(s.units[name], f)
 		}
 		if err != nil {
 			for _, f := range files {
@@ -66,15 +69,54 @@ func sortSockets(files []*os.File, uses []string) (Sockets, error) {
 }
 
 // Has reports whether a socket unit has passed a socket for a use.
-func (s *Sockets) Has(use string) bool { return s.units[use] != nil }
+func (s *Sockets) Has(use string) bool { return len(s.units[use]) > 0 }
 
-// Listen returns the socket unit's socket for a use, or else the stored one for the use
-// and a TCP address, or else a new one that listens on the address.
+// Listen is ListenAll for a use with one socket.
 func (s *Sockets) Listen(use, addr string) (net.Listener, error) {
-	if f := s.units[use]; f != nil {
-		delete(s.units, use)
-		return fileListener(use, f)
+	if n := len(s.units[use]); n > 1 {
+		return nil, fmt.Errorf("received %d sockets named %q, of which one is possible: remove the others; a socket on [::] accepts all addresses", n, use)
 	}
+	all, err := s.ListenAll(use, addr)
+	if err != nil {
+		return nil, err
+	}
+	return all[0], nil
+}
+
+// ListenAll returns the socket units' sockets for a use, in the order in which they were
+// passed, or else the stored one for the use and a TCP address, or else a new one that
+// listens on the address.
+func (s *Sockets) ListenAll(use, addr string) ([]net.Listener, error) {
+	files := s.units[use]
+	delete(s.units, use)
+	if len(files) == 0 {
+		l, err := s.listenAt(use, addr)
+		if err != nil {
+			return nil, err
+		}
+		return []net.Listener{l}, nil
+	}
+	var all []net.Listener
+	var errs []error
+	for _, f := range files {
+		l, err := fileListener(use, f)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		all = append(all, l)
+	}
+	if len(errs) > 0 {
+		for _, l := range all {
+			l.Close()
+		}
+		return nil, errors.Join(errs...)
+	}
+	return all, nil
+}
+
+// listenAt returns the stored socket for a use and an address, or a new one.
+func (s *Sockets) listenAt(use, addr string) (net.Listener, error) {
 	name := storedName(use, addr)
 	if f := s.stored[name]; f != nil {
 		l, err := fileListener(use, f)
@@ -158,8 +200,10 @@ func fileListener(use string, f *os.File) (net.Listener, error) {
 // Close closes the sockets that Listen has not returned.
 func (s *Sockets) Close() error {
 	var errs []error
-	for _, f := range s.units {
-		errs = append(errs, f.Close())
+	for _, files := range s.units {
+		for _, f := range files {
+			errs = append(errs, f.Close())
+		}
 	}
 	for name, f := range s.stored {
 		s.discardStored(name, f)

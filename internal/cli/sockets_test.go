@@ -214,3 +214,48 @@ func dupSocket(t *testing.T, f *os.File) *os.File {
 	require.NoError(t, err)
 	return os.NewFile(uintptr(fd), f.Name())
 }
+
+// TestSeveralSockets checks the bound on the sockets of one use, their order, and that a use
+// with one socket takes no second one.
+func TestSeveralSockets(t *testing.T) {
+	passed := func(n int) (files []*os.File, addrs []string) {
+		for range n {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			f, err := l.(*net.TCPListener).File()
+			require.NoError(t, err)
+			l.Close()
+			files, addrs = append(files, os.NewFile(uintptr(moveFD(t, f)), "tcp")), append(addrs, l.Addr().String())
+		}
+		return files, addrs
+	}
+	files, addrs := passed(maxSockets)
+	s, err := sortSockets(files, []string{"tcp"})
+	require.NoError(t, err)
+	_, err = s.Listen("tcp", "")
+	assert.EqualError(t, err, `received 16 sockets named "tcp", of which one is possible: remove the others; a socket on [::] accepts all addresses`)
+	all, err := s.ListenAll("tcp", "")
+	require.NoError(t, err)
+	for i, l := range all {
+		assert.Equal(t, addrs[i], l.Addr().String())
+		require.NoError(t, l.Close())
+	}
+	assert.False(t, s.Has("tcp"))
+	require.NoError(t, s.Close())
+
+	files, _ = passed(maxSockets + 1)
+	_, err = sortSockets(files, []string{"tcp"})
+	assert.EqualError(t, err, `received more than 16 sockets named "tcp": remove some; a socket on [::] accepts all addresses`)
+	for _, f := range files {
+		assert.ErrorIs(t, f.Close(), os.ErrClosed)
+	}
+}
+
+// moveFD duplicates a file's descriptor, and closes the file.
+func moveFD(t *testing.T, f *os.File) int {
+	t.Helper()
+	defer f.Close()
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	require.NoError(t, err)
+	return fd
+}

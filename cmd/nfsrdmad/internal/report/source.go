@@ -29,10 +29,10 @@ type Source struct {
 
 	Exports     func() []*exportset.Exported
 	Space       *SpaceReader
-	ExportsFile string                        // "" if the arguments name the exports
-	Origins     func() map[string]string      // where each export is, by path
-	Address     func(transport string) string // "" for a transport that is not served
-	ShowsFiles  bool                          // the live page lists clients' files by path
+	ExportsFile string                          // "" if the arguments name the exports
+	Origins     func() map[string]string        // where each export is, by path
+	Addresses   func(transport string) []string // none for a transport that is not served
+	ShowsFiles  bool                            // the live page lists clients' files by path
 
 	ReloadFailed bool      // the last reload, or the start, had an error
 	Reloaded     time.Time // when the last one without an error was
@@ -103,7 +103,7 @@ func (src *Source) CollectTransports() []Transport {
 	s := src.RDMA.Stats()
 	dev := src.Device.Stats()
 	all := []Transport{{
-		Name: "rdma", Address: src.Address("rdma"), Connections: ConnectionCounts(s.Totals), WaitingCalls: s.Waiting,
+		Name: "rdma", Connections: ConnectionCounts(s.Totals), WaitingCalls: s.Waiting,
 		Memory: []memoryDoc{{"chunks", s.Memory.InUse, s.Memory.Limit}, {"messages", s.Inline.InUse, s.Inline.Limit}, {"counters", s.Counters.InUse, s.Counters.Limit}},
 		RDMA: &deviceDoc{
 			ErrVers: s.ErrVers, ErrChunk: s.ErrChunk, Dropped: s.Dropped,
@@ -115,11 +115,24 @@ func (src *Source) CollectTransports() []Transport {
 	if src.TCP != nil {
 		s := src.TCP.Stats()
 		all = append(all, Transport{
-			Name: "tcp", Address: src.Address("tcp"), Connections: ConnectionCounts(s.Totals), WaitingCalls: s.Waiting,
+			Name: "tcp", Connections: ConnectionCounts(s.Totals), WaitingCalls: s.Waiting,
 			Memory: []memoryDoc{{"calls", s.Requests.InUse, s.Requests.Limit}, {"replies", s.Replies.InUse, s.Replies.Limit}},
 		})
 	}
+	for i := range all {
+		all[i].setAddresses(src.Addresses(all[i].Name))
+	}
 	return all
+}
+
+// setAddresses sets the addresses: Addresses only if there are several.
+func (t *Transport) setAddresses(addrs []string) {
+	if len(addrs) > 0 {
+		t.Address = addrs[0]
+	}
+	if len(addrs) > 1 {
+		t.Addresses = addrs
+	}
 }
 
 // newTerminateDocs lists Terminates by their error. All errors that no standard defines share

@@ -54,8 +54,9 @@ type memoryDoc struct {
 
 // A Transport describes a transport that the daemon serves, with its limits.
 type Transport struct {
-	Name         string           `json:"name"` // rdma or tcp
-	Address      string           `json:"address"`
+	Name         string           `json:"name"`                // rdma or tcp
+	Address      string           `json:"address"`             // the first
+	Addresses    []string         `json:"addresses,omitempty"` // all, if there are several
 	Connections  ConnectionCounts `json:"connections"`
 	WaitingCalls int              `json:"waiting_calls"` // calls that wait for memory
 	Memory       []memoryDoc      `json:"memory"`

@@ -89,7 +89,7 @@ func (p *textPage) addDaemon(d *Status) {
 
 func (p *textPage) addTransport(t *Transport) {
 	c := &t.Connections
-	line := fmt.Sprintf("%s, %d connections now, %d in total", t.Address, c.Now, c.Total)
+	line := fmt.Sprintf("%s, %d connections now, %d in total", t.FormatAddresses(), c.Now, c.Total)
 	for _, n := range []struct {
 		count uint64
 		what  string
@@ -217,4 +217,12 @@ func percentileBound(latency []latencyDoc, calls, percent uint64) string {
 		}
 	}
 	return "more"
+}
+
+// FormatAddresses returns all addresses of a transport.
+func (t Transport) FormatAddresses() string {
+	if len(t.Addresses) > 0 {
+		return strings.Join(t.Addresses, ", ")
+	}
+	return t.Address
 }
