@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/nfsrdma/nfsrdma/internal/clusterfs"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -28,6 +29,7 @@ import (
 const mainEnv = "NFSRDMAD_TEST_MAIN"
 
 func TestMain(m *testing.M) {
+	clusterfs.RunCommand()
 	if os.Getenv(mainEnv) != "" {
 		main()
 	}

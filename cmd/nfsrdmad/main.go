@@ -30,7 +30,7 @@ func newRoot() *cobra.Command {
 		Use:   "nfsrdmad",
 		Short: "Serve directories over NFS on RDMA, without a kernel module or an RDMA card",
 	}
-	root.AddCommand(newServeCommand(), newExportsCommand(), newReloadCommand(), newLogCommand(), newStatusCommand(), newClientsCommand(), newLocksCommand(), newTraceCommand(), newDoctorCommand(), newCertCommand(), cli.NewCompletion("nfsrdmad"))
+	root.AddCommand(newServeCommand(), newExportsCommand(), newReloadCommand(), newLogCommand(), newStatusCommand(), newClientsCommand(), newLocksCommand(), newTraceCommand(), newDoctorCommand(), newProbeCommand(), newProbeGuardCommand(), newCertCommand(), cli.NewCompletion("nfsrdmad"))
 	cli.AddVersion(root, buildinfo.Line("nfsrdmad", version))
 	return root
 }

@@ -1,0 +1,259 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/nfsrdma/nfsrdma/internal/clusterfs"
+	"github.com/nfsrdma/nfsrdma/internal/nstest"
+	"github.com/nfsrdma/nfsrdma/internal/probe"
+)
+
+// A probeProc is nfsrdmad probe in its own process.
+type probeProc struct {
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	ended chan struct{}
+
+	mu     sync.Mutex
+	out    strings.Builder // standard output
+	errs   strings.Builder // standard error
+	change chan struct{}
+}
+
+// startProbe starts a probe whose host has a name.
+func startProbe(t *testing.T, name, dir string, args ...string) *probeProc {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	p := &probeProc{ended: make(chan struct{}), change: make(chan struct{}, 1)}
+	p.cmd = exec.Command(self, append([]string{"probe", "--name", name, dir}, args...)...)
+	p.cmd.Env = append(os.Environ(), mainEnv+"=1", "GORACE=atexit_sleep_ms=0")
+	p.cmd.Stdout, p.cmd.Stderr = p.writer(&p.out), p.writer(&p.errs)
+	p.stdin, err = p.cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, p.cmd.Start())
+	go func() {
+		p.cmd.Wait()
+		close(p.ended)
+	}()
+	t.Cleanup(func() {
+		p.cmd.Process.Kill()
+		<-p.ended
+		if t.Failed() {
+			t.Logf("host %s:\n%s%s", name, &p.out, &p.errs)
+		}
+	})
+	return p
+}
+
+type writerFunc func(b []byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+func (p *probeProc) writer(to *strings.Builder) io.Writer {
+	return writerFunc(func(b []byte) (int, error) {
+		p.mu.Lock()
+		to.Write(b)
+		p.mu.Unlock()
+		select {
+		case p.change <- struct{}{}:
+		default:
+		}
+		return len(b), nil
+	})
+}
+
+// awaitText waits until the probe has printed a text, and returns all that it has
+// printed.
+func (p *probeProc) awaitText(t *testing.T, text string) string {
+	t.Helper()
+	for {
+		p.mu.Lock()
+		all := p.out.String() + p.errs.String()
+		p.mu.Unlock()
+		if strings.Contains(all, text) {
+			return all
+		}
+		select {
+		case <-p.change:
+		case <-p.ended:
+			if p.mu.Lock(); !strings.Contains(p.out.String()+p.errs.String(), text) {
+				defer p.mu.Unlock()
+				require.Fail(t, "the probe has ended without a text", "%q in %s%s", text, &p.out, &p.errs)
+			}
+			p.mu.Unlock()
+		}
+	}
+}
+
+// wait waits for the probe's end, and returns its exit status and output.
+func (p *probeProc) wait() (status int, out, errs string) {
+	<-p.ended
+	return p.cmd.ProcessState.ExitCode(), p.out.String(), p.errs.String()
+}
+
+// assertNoProbeFiles checks that the probes have left nothing.
+func assertNoProbeFiles(t *testing.T, dir string) {
+	t.Helper()
+	left, err := filepath.Glob(filepath.Join(dir, ".nfsrdma-probe-*"))
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
+// TestProbe checks the reports of two hosts that share a file system.
+func TestProbe(t *testing.T) {
+	nstest.Run(t, func(t *testing.T) {
+		fs := clusterfs.Start(t, clusterfs.Options{Silence: time.Hour})
+		a := startProbe(t, "a", fs.Mount("a").Dir, "--json")
+		a.awaitText(t, "now run on the other host")
+		b := startProbe(t, "b", fs.Mount("b").Dir, "--json")
+		var reports [2]probe.Report
+		for i, p := range []*probeProc{a, b} {
+			status, out, errs := p.wait()
+			assert.Zero(t, status, errs)
+			require.NoError(t, json.Unmarshal([]byte(out), &reports[i]))
+		}
+		assert.Equal(t, [2]string{"a", "b"}, reports[0].Hosts)
+		assert.Equal(t, reports[0].Findings, reports[1].Findings)
+		levels := map[string]string{}
+		for _, f := range reports[0].Findings {
+			levels[f.Check] = f.Level
+		}
+		assert.Equal(t, map[string]string{
+			"flock": "ok", "fcntl": "ok", "inodes": "note", "handles": "ok", "cookies": "ok",
+			"data": levels["data"], "rename": "ok", "unlink": "ok", "direct I/O": "ok", "clocks": "ok",
+		}, levels)
+		assert.Contains(t, []string{"ok", "note"}, levels["data"])
+		assertNoProbeFiles(t, fs.Backing)
+	})
+}
+
+// TestProbeLate checks the late test's verdict and record in each mode of a file
+// system.
+func TestProbeLate(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		options clusterfs.Options
+		fences  bool
+		want    string
+	}{
+		{"fences at once", clusterfs.Options{Fences: true}, true, "fences: the late write failed"},
+		{"fences later", clusterfs.Options{Fences: true, KeepLocks: time.Second}, true, "fences: the late write failed"},
+		{"does not fence, at once", clusterfs.Options{}, false, "does NOT fence: a late write of a host that had lost its lock replaced synced data, and its fsync returned success"},
+		{"does not fence, later", clusterfs.Options{KeepLocks: time.Second}, false, "does NOT fence: a late write of a host that had lost its lock replaced synced data, and its fsync returned success"},
+		{"keeps locks", clusterfs.Options{KeepLocks: clusterfs.Never, Fences: true}, false, "has kept the lock of the silent host"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel() // the test waits for times
+			nstest.Run(t, func(t *testing.T) {
+				fs := clusterfs.Start(t, tt.options)
+				record := filepath.Join(fs.Backing, "fencing.json")
+				require.NoError(t, os.WriteFile(record, []byte("of an earlier test"), 0o600))
+				ha, hb := fs.Mount("a"), fs.Mount("b")
+				a := startProbe(t, "a", ha.Dir, "--late", "--silence=8s", "--cut", signalCommand(t, "STOP", ha.PID), "--restore", signalCommand(t, "CONT", ha.PID))
+				a.awaitText(t, "now run on the other host")
+				b := startProbe(t, "b", hb.Dir, "--late")
+				if tt.fences {
+					_, code, _ := strings.Cut(a.awaitText(t, "mount the file system here anew"), "on host b: ")
+					_, err := io.WriteString(b.stdin, code[:6]+"\n")
+					require.NoError(t, err)
+				}
+				for _, p := range []*probeProc{a, b} {
+					status, out, errs := p.wait()
+					assert.Equal(t, tt.fences, status == 0, errs)
+					assert.Contains(t, out, tt.want)
+				}
+				assertNoProbeFiles(t, fs.Backing)
+				b2, err := os.ReadFile(record)
+				if !tt.fences {
+					assert.ErrorIs(t, err, os.ErrNotExist)
+					return
+				}
+				require.NoError(t, err)
+				var got probe.Record
+				require.NoError(t, json.Unmarshal(b2, &got))
+				assert.NotZero(t, got.Tested)
+				assert.NotEmpty(t, got.Source)
+				got.Tested, got.Source = time.Time{}, ""
+				assert.Equal(t, probe.Record{Version: 1, FileSystem: clusterfs.Kind, Fences: true, Hosts: [2]string{"a", "b"}}, got)
+			})
+		})
+	}
+}
+
+// signalCommand returns a command that sends a signal.
+func signalCommand(t *testing.T, signal string, pid int) string {
+	t.Helper()
+	path, err := exec.LookPath("kill")
+	require.NoError(t, err)
+	return strings.Join([]string{path, "-" + signal, strconv.Itoa(pid)}, " ")
+}
+
+// TestProbeRestores checks that a host which was cut off is restored when its probe
+// ends early, and that the late test finds the process that serves the mount.
+func TestProbeRestores(t *testing.T) {
+	for _, signal := range []unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGKILL} {
+		t.Run(unix.SignalName(signal), func(t *testing.T) {
+			t.Parallel()
+			nstest.Run(t, func(t *testing.T) {
+				fs := clusterfs.Start(t, clusterfs.Options{})
+				ha, hb := fs.Mount("a"), fs.Mount("b")
+				a := startProbe(t, "a", ha.Dir, "--late", "--silence=1h", "--cut", signalCommand(t, "STOP", ha.PID), "--restore", signalCommand(t, "CONT", ha.PID))
+				a.awaitText(t, "now run on the other host")
+				startProbe(t, "b", hb.Dir, "--late")
+				a.awaitText(t, "is cut off from the file system")
+				require.NoError(t, a.cmd.Process.Signal(signal))
+				status, _, _ := a.wait()
+				assert.NotZero(t, status)
+				require.NoError(t, os.WriteFile(filepath.Join(ha.Dir, "file"), nil, 0o600), "the mount works again")
+			})
+		})
+	}
+}
+
+// TestProbeAlone checks that hosts which do not share a file system wait for each other
+// and say so, and that three hosts, one host and unsafe directories are rejected.
+func TestProbeAlone(t *testing.T) {
+	nstest.Run(t, func(t *testing.T) {
+		one, two := t.TempDir(), t.TempDir()
+		for _, dir := range []string{one, two} {
+			nstest.Script(t, "mount -t tmpfs -o mode=755 tmpfs "+dir)
+			t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+		}
+		a, b := startProbe(t, "a", one, "--wait=2s"), startProbe(t, "b", two, "--wait=2s")
+		for _, p := range []*probeProc{a, b} {
+			status, _, errs := p.wait()
+			assert.Equal(t, 1, status)
+			assert.Contains(t, errs, "within 2s: start it on the other host, and check that both hosts mount the same file system there (this host has tmpfs from tmpfs)")
+		}
+		assertNoProbeFiles(t, one)
+
+		nstest.Script(t, "mount --bind "+one+" "+two)
+		t.Cleanup(func() { unix.Unmount(two, unix.MNT_DETACH) })
+		a, b = startProbe(t, "a", one), startProbe(t, "b", two)
+		status, _, errs := b.wait()
+		assert.Equal(t, 1, status)
+		assert.Contains(t, errs, "the other probe uses the same mount on the same host")
+		a.cmd.Process.Signal(unix.SIGTERM)
+		a.wait()
+		assertNoProbeFiles(t, one)
+
+		require.NoError(t, os.Chmod(one, 0o777))
+		status, _, errs = startProbe(t, "a", one).wait()
+		assert.Equal(t, 1, status)
+		assert.Contains(t, errs, "other users can write there")
+	})
+}
