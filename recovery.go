@@ -14,6 +14,7 @@ import (
 
 	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/internal/stablefile"
+	"github.com/nfsrdma/nfsrdma/internal/tenure"
 	"github.com/nfsrdma/nfsrdma/nfsserver/journal"
 	"github.com/nfsrdma/nfsrdma/nfsserver/nfs4state"
 )
@@ -23,6 +24,7 @@ import (
 // is space.
 type clientList struct {
 	dir, name string
+	tenure    *tenure.Tenure
 	log       *slog.Logger
 
 	mu      sync.Mutex
@@ -31,13 +33,13 @@ type clientList struct {
 
 // openClientList opens the list in a file, and returns the clients that it has from
 // earlier runs. If path is "", both are empty. An error names the file.
-func openClientList(path string, log *slog.Logger) (*clientList, nfs4state.Past, error) {
+func openClientList(path string, held *tenure.Tenure, log *slog.Logger) (*clientList, nfs4state.Past, error) {
 	if path == "" {
 		return nil, nfs4state.Past{}, nil
 	}
-	l := &clientList{dir: filepath.Dir(path), name: filepath.Base(path), log: log}
+	l := &clientList{dir: filepath.Dir(path), name: filepath.Base(path), tenure: held, log: log}
 	_, missing := os.Lstat(path)
-	j, found, err := journal.Open(l.dir, l.name, nfs4state.JournalHeader)
+	j, found, err := journal.Open(l.dir, l.name, nfs4state.JournalHeader, l.tenure)
 	switch {
 	case errors.Is(missing, fs.ErrNotExist) && (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)):
 		return l, nfs4state.Past{Counters: l.adoptMarker(0)}, nil // the State reports the error
@@ -87,7 +89,7 @@ func (l *clientList) Replace(records func() [][]byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.journal == nil {
-		j, _, err := journal.Open(l.dir, l.name, nfs4state.JournalHeader)
+		j, _, err := journal.Open(l.dir, l.name, nfs4state.JournalHeader, l.tenure)
 		if err != nil {
 			return err
 		}

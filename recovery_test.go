@@ -36,7 +36,7 @@ var someClient = append([]byte{2, 0, 2, 2, 0, 0, 0, 1, 0, 0, 0, 0}, "client"...)
 func newClientsFile(t *testing.T, records ...[]byte) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "clients")
-	j, _, err := journal.Open(filepath.Dir(path), "clients", nfs4state.JournalHeader)
+	j, _, err := journal.Open(filepath.Dir(path), "clients", nfs4state.JournalHeader, nil)
 	require.NoError(t, err)
 	for _, r := range records {
 		require.NoError(t, j.Append(r))
@@ -73,19 +73,19 @@ func TestClientsDamaged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var said bytes.Buffer
 			path := c.path(t)
-			list, past, err := openClientList(path, slog.New(slog.NewTextHandler(&said, nil)))
+			list, past, err := openClientList(path, nil, slog.New(slog.NewTextHandler(&said, nil)))
 			require.NoError(t, err)
 			defer list.Close()
 			assert.Equal(t, c.clients, past.Clients())
 			assert.Equal(t, c.says, bytes.Contains(said.Bytes(), []byte("cannot reclaim")), said.String())
 		})
 	}
-	list, past, err := openClientList("", slog.Default())
+	list, past, err := openClientList("", nil, slog.Default())
 	require.NoError(t, err)
 	assert.Nil(t, list)
 	assert.Zero(t, past.Clients())
 	list.Close()
-	_, _, err = openClientList(filepath.Join(t.TempDir(), "missing", "clients"), slog.Default())
+	_, _, err = openClientList(filepath.Join(t.TempDir(), "missing", "clients"), nil, slog.Default())
 	assert.ErrorContains(t, err, "missing/clients")
 }
 
@@ -115,7 +115,7 @@ func TestCountersRestored(t *testing.T) {
 				require.NoError(t, os.WriteFile(marker, []byte(c.marker), 0o600))
 			}
 			for range 2 { // a crash before the first State has begun changes nothing
-				list, past, err := openClientList(path, silent)
+				list, past, err := openClientList(path, nil, silent)
 				require.NoError(t, err)
 				assert.Equal(t, c.want, past.Counters)
 				list.Close()
@@ -135,7 +135,7 @@ func TestClientsDamagedAgain(t *testing.T) {
 	path := newClientsFile(t, nfs4state.AppendCounters(nil, time.Minute))
 	require.NoError(t, os.WriteFile(path, []byte("damaged"), 0o600))
 	for range 2 {
-		list, past, err := openClientList(path, silent)
+		list, past, err := openClientList(path, nil, silent)
 		require.NoError(t, err)
 		assert.True(t, past.Unknown)
 		assert.Equal(t, delegserver.MaxLease, past.Counters)
@@ -156,7 +156,7 @@ func TestClientsFull(t *testing.T) {
 	require.NoError(t, os.Truncate(ballast, 0))
 	require.NoError(t, os.WriteFile(marker, []byte("20s\n"), 0o600))
 	require.ErrorIs(t, os.WriteFile(ballast, make([]byte, 1<<20), 0o600), unix.ENOSPC)
-	list, past, err := openClientList(filepath.Join(dir, "clients"), slog.Default())
+	list, past, err := openClientList(filepath.Join(dir, "clients"), nil, slog.Default())
 	require.NoError(t, err)
 	defer list.Close()
 	assert.Zero(t, past.Clients())

@@ -130,6 +130,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		security = rpcsec.NewServer(calls, secure)
 		calls = security
 	}
+	plain, calls = withTenure(plain, cfg.Tenure), withTenure(calls, cfg.Tenure)
 	rdmaServer := &rpcrdma.Server{
 		Handler: calls, Inline: cfg.Inline, Credits: cfg.Credits, MaxPayload: cfg.MaxPayload, MaxConns: cfg.MaxConns, Trace: cfg.Trace, Log: cfg.Log,
 	}
@@ -150,7 +151,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 			cfg.IWARP.Secure, cfg.IWARP.OnlySecure = cfg.TLS.BeginOnly, true
 		}
 	}
-	cfg.IWARP.Foreign = logForeign(cfg.Log)
+	cfg.IWARP.Foreign, cfg.IWARP.Tenure = logForeign(cfg.Log), cfg.Tenure
 	device := iwarp.Open(deviceConfig(cfg.IWARP, cfg.StandardsOnly))
 	s := &Server{
 		exports: exported,

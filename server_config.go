@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/internal/tenure"
 	"github.com/nfsrdma/nfsrdma/nfsserver"
 	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/nfsserver/idmap"
@@ -119,6 +120,11 @@ type ServerConfig struct {
 	// Trace, if not nil, returns a Trace for each arriving call, or nil. A
 	// Service of Wrap finds it in Reply.Trace.
 	Trace func() oncrpc.Trace
+
+	// Tenure, if not nil, is the time until which the Server may serve, of a host that another one
+	// replaces. Afterwards no call is executed and no reply sent, nothing is written to Clients,
+	// and connections that carry calls are reset. IWARP.Tenure is set by NewServer.
+	Tenure *tenure.Tenure
 
 	// Log receives messages for the administrator; nil means slog.Default().
 	Log *slog.Logger

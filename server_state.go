@@ -52,7 +52,7 @@ func (c *ServerConfig) openState() (s serverState, list *clientList, err error) 
 			return s, nil, fmt.Errorf("nfsrdma: minor version %d of NFS version 4 is not supported: use 0, 1 or 2", m)
 		}
 	}
-	clients, past, err := openClientList(c.Clients, c.Log)
+	clients, past, err := openClientList(c.Clients, c.Tenure, c.Log)
 	if err != nil {
 		return s, nil, err
 	}

@@ -334,8 +334,8 @@ func (r *Reply) Len() int {
 	return n
 }
 
-// reset makes r empty again.
-func (r *Reply) reset() {
+// Discard makes r empty again.
+func (r *Reply) Discard() {
 	r.Head, r.Tail, r.NoReplay = r.Head[:0], nil, false
 	r.DropItem()
 }

@@ -95,10 +95,10 @@ func (m *Mux) Serve(ctx context.Context, req *Request, rep *Reply) (answer bool)
 	case err == nil:
 		return true
 	case errors.Is(err, ErrNoAnswer):
-		rep.reset()
+		rep.Discard()
 		return false
 	}
-	rep.reset()
+	rep.Discard()
 	rep.Head = m.appendError(rep, c, err)
 	return true
 }

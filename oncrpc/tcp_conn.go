@@ -15,6 +15,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/keepalive"
 	"github.com/nfsrdma/nfsrdma/internal/quickack"
 	"github.com/nfsrdma/nfsrdma/internal/relief"
+	"github.com/nfsrdma/nfsrdma/internal/tenure"
 	"github.com/nfsrdma/nfsrdma/rdma/buf"
 )
 
@@ -265,10 +266,14 @@ func (c *tcpConn) drain() {
 	_ = c.nc.SetReadDeadline(time.Unix(1, 0))
 }
 
-// abort closes the connection at once. Only the first cause is kept.
+// abort closes the connection at once. Only the first cause is kept. When a tenure is over, the
+// connection is reset: unsent replies are discarded, and the client does not wait for a FIN.
 func (c *tcpConn) abort(cause error) {
 	c.peer.Conn.End()
 	c.cancel(cause)
+	if l, ok := c.nc.(interface{ SetLinger(seconds int) error }); ok && errors.Is(cause, tenure.ErrOver) {
+		_ = l.SetLinger(0) // fails on a closed connection
+	}
 	c.closeSocket()
 }
 

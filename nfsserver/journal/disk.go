@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/internal/stablefile"
+	"github.com/nfsrdma/nfsrdma/internal/tenure"
 )
 
 // A disk is a journal's directory. Tests use disks that fail and crash.
@@ -42,11 +43,32 @@ type file interface {
 	allocateBytes(at, n int64) error
 }
 
-// A directory is a disk on the host, identified by the directory's path.
-type directory string
+// A directory is a disk on the host. When its tenure is over, everything that would change it fails
+// with tenure.ErrOver.
+type directory struct {
+	path   string
+	tenure *tenure.Tenure
+}
 
-// A hostFile is a file on the host.
-type hostFile struct{ *os.File }
+// A hostFile is a file in a directory.
+type hostFile struct {
+	*os.File
+	tenure *tenure.Tenure
+}
+
+func (f hostFile) WriteAt(p []byte, at int64) (int, error) {
+	if err := f.tenure.Check(); err != nil {
+		return 0, err
+	}
+	return f.File.WriteAt(p, at)
+}
+
+func (f hostFile) Truncate(size int64) error {
+	if err := f.tenure.Check(); err != nil {
+		return err
+	}
+	return f.File.Truncate(size)
+}
 
 func (f hostFile) fileSize() (int64, error) {
 	info, err := f.Stat()
@@ -57,14 +79,20 @@ func (f hostFile) fileSize() (int64, error) {
 }
 
 func (f hostFile) allocateBytes(at, n int64) error {
+	if err := f.tenure.Check(); err != nil {
+		return err
+	}
 	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, at, n)
 }
 
-func (d directory) filePath(name string) string { return filepath.Join(string(d), name) }
+func (d directory) filePath(name string) string { return filepath.Join(d.path, name) }
 
 func (d directory) openFile(name string) (file, error) { return d.openLocked(name, os.O_RDWR) }
 
 func (d directory) createFile(name string) (file, error) {
+	if err := d.tenure.Check(); err != nil {
+		return nil, err
+	}
 	return d.openLocked(name, os.O_RDWR|os.O_CREATE)
 }
 
@@ -81,10 +109,13 @@ func (d directory) openLocked(name string, flag int) (file, error) {
 		}
 		return nil, errors.Join(err, f.Close())
 	}
-	return hostFile{f}, nil
+	return hostFile{f, d.tenure}, nil
 }
 
 func (d directory) renameFile(from, to string) error {
+	if err := d.tenure.Check(); err != nil {
+		return err
+	}
 	return os.Rename(d.filePath(from), d.filePath(to))
 }
 
@@ -95,6 +126,11 @@ func (d directory) linkFile(name, more string) error {
 	return os.Link(d.filePath(name), d.filePath(more))
 }
 
-func (d directory) removeFile(name string) error { return os.Remove(d.filePath(name)) }
+func (d directory) removeFile(name string) error {
+	if err := d.tenure.Check(); err != nil {
+		return err
+	}
+	return os.Remove(d.filePath(name))
+}
 
-func (d directory) syncNames() error { return stablefile.SyncDir(string(d), (*os.File).Sync) }
+func (d directory) syncNames() error { return stablefile.SyncDir(d.path, (*os.File).Sync) }

@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"math"
 	"sync"
+
+	"github.com/nfsrdma/nfsrdma/internal/tenure"
 )
 
 // Suffixes for the names of files next to a journal.
@@ -76,12 +78,14 @@ type batch struct {
 
 // Open opens the journal with a name in a directory, which must exist, or creates an empty one.
 // header is one line of text, which names the content and its format. The caller must prevent
-// others from opening the same journal; a file that another process has open is an error.
-// Errors name the file.
-func Open(dir, name, header string) (*Journal, Found, error) {
-	j, found, err := openJournal(directory(dir), name, header)
+// others from opening the same journal; a file that another process has open is an error. When
+// held is over, nothing is written any more, and every call fails with tenure.ErrOver. Errors name
+// the file.
+func Open(dir, name, header string, held *tenure.Tenure) (*Journal, Found, error) {
+	d := directory{dir, held}
+	j, found, err := openJournal(d, name, header)
 	if err != nil {
-		return nil, Found{}, fmt.Errorf("the journal %s cannot be opened: %w", directory(dir).filePath(name), err)
+		return nil, Found{}, fmt.Errorf("the journal %s cannot be opened: %w", d.filePath(name), err)
 	}
 	return j, found, nil
 }
@@ -308,7 +312,7 @@ func (j *Journal) Replace(records func() [][]byte) error {
 // wrapError returns an error that names the file, with a remedy.
 func (j *Journal) wrapError(what string, err error) error {
 	err = fmt.Errorf("the journal %s cannot be %s: %w", j.disk.filePath(j.name), what, err)
-	if errors.Is(err, ErrTooLong) || errors.Is(err, ErrFull) || errors.Is(err, errVoid) {
+	if errors.Is(err, ErrTooLong) || errors.Is(err, ErrFull) || errors.Is(err, errVoid) || errors.Is(err, tenure.ErrOver) {
 		return err
 	}
 	return fmt.Errorf("%w: free some space, or check the disk", err)

@@ -54,7 +54,7 @@ func newRecord(s string) []byte { return []byte(s) }
 func TestHost(t *testing.T) {
 	dir := t.TempDir()
 	open := func() (*Journal, Found) {
-		j, found, err := Open(dir, testName, testText)
+		j, found, err := Open(dir, testName, testText, nil)
 		require.NoError(t, err)
 		return j, found
 	}
@@ -87,7 +87,7 @@ func TestHost(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, entries, 1, "files besides the journal")
 
-	_, _, err = Open(filepath.Join(dir, "missing"), testName, testText)
+	_, _, err = Open(filepath.Join(dir, "missing"), testName, testText, nil)
 	assert.ErrorContains(t, err, "missing/"+testName)
 }
 
@@ -335,7 +335,7 @@ func TestFull(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, testName), nil, 0o600))
 	require.NoError(t, os.Truncate(filepath.Join(dir, testName), maxFileLen+1))
-	_, _, err = Open(dir, testName, testText)
+	_, _, err = Open(dir, testName, testText, nil)
 	require.ErrorContains(t, err, "move the file away")
 }
 
@@ -343,16 +343,16 @@ func TestFull(t *testing.T) {
 // also after a Replace.
 func TestInUse(t *testing.T) {
 	dir := t.TempDir()
-	j, _, err := Open(dir, testName, testText)
+	j, _, err := Open(dir, testName, testText, nil)
 	require.NoError(t, err)
 	for i := range 2 {
-		_, _, err = Open(dir, testName, testText)
+		_, _, err = Open(dir, testName, testText, nil)
 		require.ErrorContains(t, err, filepath.Join(dir, testName)+" cannot be opened: another process uses it")
 		require.NoError(t, j.Append(newRecord(fmt.Sprint(i))))
 		require.NoError(t, j.Replace(func() [][]byte { return [][]byte{newRecord("all")} }))
 	}
 	require.NoError(t, j.Close())
-	j, found, err := Open(dir, testName, testText)
+	j, found, err := Open(dir, testName, testText, nil)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"all"}, recordStrings(found.Records))
 	require.NoError(t, j.Close())
@@ -369,7 +369,7 @@ func TestFileLimit(t *testing.T) {
 		signal.Reset(unix.SIGXFSZ)
 	})
 	dir := t.TempDir()
-	j, _, err := Open(dir, testName, testText)
+	j, _, err := Open(dir, testName, testText, nil)
 	require.NoError(t, err)
 	require.NoError(t, j.Append(newRecord("kept")))
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(j.Size()) + 1000, Max: old.Max}))
@@ -386,14 +386,14 @@ func TestFileLimit(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, j.Size()+1000, info.Size(), "the part that was written")
 
-	j, found, err := Open(dir, testName, testText)
+	j, found, err := Open(dir, testName, testText, nil)
 	require.NoError(t, err)
 	assert.Equal(t, Found{Records: [][]byte{newRecord("kept")}, Torn: true}, found)
 	require.Error(t, j.Append(make([]byte, 2000)))
 	require.NoError(t, j.Replace(func() [][]byte { return found.Records }))
 	require.NoError(t, j.Append(newRecord("short")))
 	require.NoError(t, j.Close())
-	_, found, err = Open(dir, testName, testText)
+	_, found, err = Open(dir, testName, testText, nil)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"kept", "short"}, recordStrings(found.Records))
 }
@@ -633,7 +633,7 @@ func TestCrashes(t *testing.T) {
 // TestManyGoroutines appends and replaces all at once: Replace keeps the records
 // given to Append.
 func TestManyGoroutines(t *testing.T) {
-	j, _, err := Open(t.TempDir(), testName, testText)
+	j, _, err := Open(t.TempDir(), testName, testText, nil)
 	require.NoError(t, err)
 	var mu sync.Mutex
 	var given [][]byte
@@ -788,7 +788,7 @@ func TestReserved(t *testing.T) {
 	require.NoError(t, err)
 	defer os.RemoveAll(dir)
 	for range 2 {
-		j, _, err := Open(dir, "j", "header")
+		j, _, err := Open(dir, "j", "header", nil)
 		require.NoError(t, err)
 		require.NoError(t, j.Append([]byte("record")))
 		var st unix.Stat_t

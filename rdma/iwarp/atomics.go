@@ -24,6 +24,9 @@ func (x *receiver) receiveAtomicRequest(seg *segment, h ddp.Untagged) error {
 	if err != nil {
 		return seg.newFault(err)
 	}
+	if err := x.c.tenure.Check(); err != nil { // another process may own the word's meaning by now
+		return err
+	}
 	original, err := x.c.performAtomic(req)
 	if err != nil {
 		return seg.newFault(err)

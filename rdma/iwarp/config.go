@@ -5,6 +5,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/internal/tenure"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rdma/iwarp/mpa"
 )
@@ -61,6 +62,10 @@ type Config struct {
 	// per piece that a system call moved. 0 records nothing; a smaller value
 	// than 128 KiB means 128 KiB. Recording copies all bytes.
 	Record int
+
+	// Tenure, if not nil, is the time until which this end may act. Afterwards connections are
+	// reset as soon as they receive something, of which nothing is executed.
+	Tenure *tenure.Tenure
 
 	// Ended, if not nil, is called with the cause when a connection ends,
 	// before its Handler is informed. If the cause is a *Fault, it was a

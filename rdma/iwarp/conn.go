@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/internal/tenure"
 	"github.com/nfsrdma/nfsrdma/rdma"
 	"github.com/nfsrdma/nfsrdma/rdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/rdma/iwarp/recorder"
@@ -36,6 +37,7 @@ type Conn struct {
 	regions regionSet
 	domain  *ProtectionDomain  // or nil
 	onEnd   func(*Conn, error) // or nil
+	tenure  *tenure.Tenure     // or nil
 
 	mu      sync.Mutex
 	cause   error // why the connection ended; io.EOF after an orderly close
@@ -59,7 +61,7 @@ func (d *Device) newConn(s *socket, p mpa.Params, peer mpa.Frame, cc rdma.ConnCo
 // FPDU.
 func (d *Device) newUnboundConn(p mpa.Params, peer mpa.Frame, cc rdma.ConnConfig, responder bool) *Conn {
 	c := &Conn{
-		rnic: d.rnic, domain: d.domain, onEnd: d.cfg.Ended,
+		rnic: d.rnic, domain: d.domain, onEnd: d.cfg.Ended, tenure: d.cfg.Tenure,
 		params: p, peer: peer,
 		handler: cc.Handler, recvSize: cc.RecvSize, acceptsImmediate: cc.Immediate,
 		done: make(chan struct{}),
@@ -86,7 +88,7 @@ func (d *Device) newUnboundConn(p mpa.Params, peer mpa.Frame, cc rdma.ConnConfig
 // bindSocket sets the connection's socket and its traffic recorder, which may
 // be nil.
 func (c *Conn) bindSocket(s *socket, record *recorder.Recorder) {
-	c.sock, s.record = s, record
+	c.sock, s.record, s.tenure = s, record, c.tenure
 	if c.mulpdu == 0 {
 		c.mulpdu = s.mulpdu(c.params.SendMarkers)
 	}

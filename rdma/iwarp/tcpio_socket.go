@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/internal/keepalive"
+	"github.com/nfsrdma/nfsrdma/internal/tenure"
 	"github.com/nfsrdma/nfsrdma/rdma/iwarp/mpa"
 	"github.com/nfsrdma/nfsrdma/rdma/iwarp/recorder"
 )
@@ -25,6 +26,7 @@ type socket struct {
 	nc            net.Conn
 	local, remote net.Addr
 	record        *recorder.Recorder // nil: no record
+	tenure        *tenure.Tenure     // nil: no end
 }
 
 // newSocket returns a socket that owns nc.
@@ -68,7 +70,7 @@ func (s *socket) readv(vec [][]byte, d *waitBudget) (int, error) {
 	if s.record != nil {
 		s.record.Received(time.Now(), n, vec)
 	}
-	return n, err
+	return s.checkTenure(n, err)
 }
 
 // readvNow reads from the link without waiting, and records the bytes.
@@ -76,6 +78,15 @@ func (s *socket) readvNow(vec [][]byte) (int, error) {
 	n, err := s.tcp.readNow(vec)
 	if s.record != nil {
 		s.record.Received(time.Now(), n, vec)
+	}
+	return s.checkTenure(n, err)
+}
+
+// checkTenure returns the results of a read, or tenure.ErrOver: the bytes may have waited in the
+// socket while the process was stopped.
+func (s *socket) checkTenure(n int, err error) (int, error) {
+	if s.tenure.Over() {
+		return 0, tenure.ErrOver
 	}
 	return n, err
 }

@@ -143,7 +143,7 @@ func (f *FS) chooseHandles(root int, o *Options) (h vfs.Handle, err error) {
 		}
 		f.log.Info("the kernel cannot open files by handle here; a handle table replaces it", "err", err)
 	}
-	t, err := newTableHandles(f, o.StateDir)
+	t, err := newTableHandles(f, o)
 	if err != nil {
 		return h, err
 	}

@@ -23,6 +23,10 @@ type Options struct {
 	// the same time.
 	StateDir string
 
+	// MayWriteState, if not nil, is called before every change of files in StateDir, which fails
+	// with its error.
+	MayWriteState func() error
+
 	// FSID is Attr.FSID's value; 0 means dir's device number.
 	FSID uint64
 

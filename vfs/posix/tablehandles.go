@@ -30,7 +30,7 @@ type tableHandles struct {
 	absent *absentHandles
 }
 
-func newTableHandles(f *FS, stateDir string) (*tableHandles, error) {
+func newTableHandles(f *FS, o *Options) (*tableHandles, error) {
 	t := &tableHandles{fs: f, absent: newAbsentHandles()}
 	var k kernelHandle
 	t.hasGeneration = f.traits.handles && !f.traits.copiesUp && k.encode(f.mount) == nil
@@ -46,7 +46,7 @@ func newTableHandles(f *FS, stateDir string) (*tableHandles, error) {
 		return nil, err
 	}
 	t.id = handletable.ID{Ino: f.rootStat.Ino, Birth: birth, Home: f.rootStat.Ino}
-	t.table, err = handletable.Open(stateDir, t.id, f.log)
+	t.table, err = handletable.Open(o.StateDir, t.id, o.MayWriteState, f.log)
 	return t, err
 }
 

@@ -30,6 +30,7 @@ const (
 // if there is none, in memory.
 type logFile struct {
 	dir      *os.File // the state directory, locked; nil if there is none
+	mayWrite func() error
 	file     *os.File
 	head     []byte
 	size     int64 // bytes written
@@ -41,14 +42,17 @@ type logFile struct {
 // openLog opens a state directory's log, and creates and locks the directory. A log with another
 // header belongs to another export, perhaps on a disk that will be mounted again. openLog sets such
 // a log aside, and restores the log that was set aside for this header, or starts an empty log.
-func openLog(dir string, head []byte) (l logFile, fresh bool, err error) {
-	l.head = head
+func openLog(dir string, head []byte, mayWrite func() error) (l logFile, fresh bool, err error) {
+	l.head, l.mayWrite = head, mayWrite
 	if dir == "" {
 		l.file, err = memoryFile()
 		if err != nil {
 			return l, false, err
 		}
 		return l, true, l.startEmpty()
+	}
+	if err := mayWrite(); err != nil {
+		return l, false, err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return l, false, err
@@ -194,6 +198,9 @@ func (l *logFile) readAt(p []byte, at int64) (int, error) {
 
 // append writes p. After an error the log's end is unchanged.
 func (l *logFile) append(p []byte) error {
+	if err := l.mayWrite(); err != nil {
+		return err
+	}
 	if _, err := l.file.WriteAt(p, l.size); err != nil {
 		return err
 	}
@@ -203,6 +210,9 @@ func (l *logFile) append(p []byte) error {
 }
 
 func (l *logFile) truncate(size int64) error {
+	if err := l.mayWrite(); err != nil {
+		return err
+	}
 	l.size = size
 	return l.file.Truncate(size)
 }
@@ -260,7 +270,10 @@ func peekRecord(r *bufio.Reader) (e Entry, rec []byte, err error) {
 
 // newSuccessor creates an empty log next to l.
 func (l *logFile) newSuccessor() (next logFile, err error) {
-	next = logFile{dir: l.dir, head: l.head}
+	next = logFile{dir: l.dir, head: l.head, mayWrite: l.mayWrite}
+	if err := l.mayWrite(); err != nil {
+		return next, err
+	}
 	if l.dir == nil {
 		next.file, err = memoryFile()
 	} else {
@@ -292,6 +305,9 @@ func (l *logFile) replaceBy(next *logFile) error {
 			return err
 		}
 		next.unsynced = false
+		if err := l.mayWrite(); err != nil {
+			return err
+		}
 		at := int(l.dir.Fd())
 		if err := unix.Renameat(at, tableNext, at, FileName); err != nil {
 			return err

@@ -296,9 +296,13 @@ func (t *Table) SetFsync(fsync func(*os.File) error) {
 func (t *Table) Close() error { return t.close() }
 
 // Open opens the table for the export whose root has this ID, in a state directory. If dir is
-// empty, the table is in memory.
-func Open(dir string, root ID, log *slog.Logger) (*Table, error) {
-	l, fresh, err := openLog(dir, root.AppendTo([]byte(tableMagic)))
+// empty, the table is in memory. mayWrite is called before every change of the files, which fails with
+// its error; nil means that they may always change.
+func Open(dir string, root ID, mayWrite func() error, log *slog.Logger) (*Table, error) {
+	if mayWrite == nil {
+		mayWrite = func() error { return nil }
+	}
+	l, fresh, err := openLog(dir, root.AppendTo([]byte(tableMagic)), mayWrite)
 	if err != nil {
 		return nil, err
 	}

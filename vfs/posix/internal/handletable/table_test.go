@@ -21,7 +21,7 @@ var testRoot = ID{Ino: 2, Birth: 3}
 
 func openTestTable(t *testing.T, dir string) *Table {
 	t.Helper()
-	tab, err := Open(dir, testRoot, slog.New(slog.DiscardHandler))
+	tab, err := Open(dir, testRoot, nil, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = tab.Close() })
 	return tab
@@ -80,7 +80,7 @@ func TestTable(t *testing.T) {
 func TestTableIsLocked(t *testing.T) {
 	dir := t.TempDir()
 	tab := openTestTable(t, dir)
-	_, err := Open(dir, testRoot, slog.New(slog.DiscardHandler))
+	_, err := Open(dir, testRoot, nil, slog.New(slog.DiscardHandler))
 	assert.ErrorIs(t, err, unix.EWOULDBLOCK)
 	assert.ErrorContains(t, err, dir)
 	require.NoError(t, tab.Close())
@@ -92,7 +92,7 @@ func TestTableOfAnother(t *testing.T) {
 	tab := openTestTable(t, dir)
 	putAll(t, tab, numbered(1))
 	require.NoError(t, tab.Close())
-	other, err := Open(dir, ID{Ino: 2, Birth: 4}, slog.New(slog.DiscardHandler))
+	other, err := Open(dir, ID{Ino: 2, Birth: 4}, nil, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	assert.Zero(t, other.live)
 	require.NoError(t, other.Close())
@@ -187,7 +187,7 @@ func TestTableFull(t *testing.T) {
 }
 
 func BenchmarkTableGet(b *testing.B) {
-	tab, err := Open("", testRoot, slog.New(slog.DiscardHandler))
+	tab, err := Open("", testRoot, nil, slog.New(slog.DiscardHandler))
 	require.NoError(b, err)
 	defer tab.Close()
 	require.NoError(b, tab.Put(numbered(1)))
@@ -242,7 +242,7 @@ func TestTableDamaged(t *testing.T) {
 func TestTableAside(t *testing.T) {
 	dir := t.TempDir()
 	open := func(birth uint64) *Table {
-		tab, err := Open(dir, ID{Ino: 2, Birth: birth}, slog.New(slog.DiscardHandler))
+		tab, err := Open(dir, ID{Ino: 2, Birth: birth}, nil, slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
 		return tab
 	}
@@ -276,7 +276,7 @@ func TestTableAside(t *testing.T) {
 // whichever directory the path leads to afterwards.
 func TestTableAsideCrash(t *testing.T) {
 	open := func(dir string, birth uint64) *Table {
-		tab, err := Open(dir, ID{Ino: 2, Birth: birth}, slog.New(slog.DiscardHandler))
+		tab, err := Open(dir, ID{Ino: 2, Birth: birth}, nil, slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
 		return tab
 	}
@@ -326,7 +326,7 @@ func TestTableAsideCrash(t *testing.T) {
 func TestTableAsideUnread(t *testing.T) {
 	dir := t.TempDir()
 	for birth := range uint64(2) { // one table is set aside
-		tab, err := Open(dir, ID{Ino: 2, Birth: birth}, slog.New(slog.DiscardHandler))
+		tab, err := Open(dir, ID{Ino: 2, Birth: birth}, nil, slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
 		putAll(t, tab, numbered(birth+10))
 		require.NoError(t, tab.Close())
@@ -335,7 +335,7 @@ func TestTableAsideUnread(t *testing.T) {
 	before, err := os.ReadFile(name)
 	require.NoError(t, err)
 	first := ID{Ino: 2}
-	l := logFile{head: first.AppendTo([]byte(tableMagic))}
+	l := logFile{mayWrite: func() error { return nil }, head: first.AppendTo([]byte(tableMagic))}
 	l.dir, err = os.Open(dir)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, l.close()) }()
