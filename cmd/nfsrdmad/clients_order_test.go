@@ -54,7 +54,7 @@ func TestClientsOrders(t *testing.T) {
 		{1, 0, 0, 0, 7, 0, 0, 0x9c, 0x40},
 		append([]byte{2, 0, 2, 2, 0, 0, 0, 1, 0, 0, 0, 0}, "one"...), append([]byte{2, 1, 2, 0, 0, 0, 0, 1, 0, 0, 0, 0}, "two"...),
 	}
-	j, _, err := journal.Open(state, "nfs4-clients", nfs4state.JournalHeader)
+	j, _, err := journal.Open(state, "nfs4-clients", nfs4state.JournalHeader, nil)
 	require.NoError(t, err)
 	require.NoError(t, j.Append(records...))
 	require.NoError(t, j.Close())

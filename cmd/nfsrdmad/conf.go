@@ -29,6 +29,7 @@ type confSection struct {
 var confSections = []confSection{
 	{"ports", []string{"listen", "tcp", "portmap", "register", "metrics", "discover", "monitors", "control"}},
 	{"nfs", []string{"vers", "delegations", "lease", "nfs4-lease", "no-extensions", "state"}},
+	{"standby", []string{"standby", "tenure-time", "fence", "fence-timeout"}},
 	{"rdma", []string{"inline", "credits", "max-payload", "max-connections", "crc", "markers"}},
 	{"users", []string{"manage-gids", "idmap", "idmap-domain", "keytab"}},
 	{"tls", []string{"tls-cert", "tls-key", "tls-ca", "tls-crl", "rdma-tls", "tls-kernel", "tls-strict", "require-encryption"}},

@@ -57,7 +57,7 @@ crc = on
 // status is that of wrong arguments.
 func TestConfErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"[port]\nlisten = :1\n":                           "FILE:1: unknown section [port]: the sections are [ports], [nfs], [rdma], [users], [tls], [log]",
+		"[port]\nlisten = :1\n":                           "FILE:1: unknown section [port]: the sections are [ports], [nfs], [standby], [rdma], [users], [tls], [log]",
 		"[ports]\n\nport = 1\n":                           "FILE:3: unknown key port in [ports]: nfsrdmad serve --help lists the keys",
 		"[ports]\nvers = 3\n":                             "FILE:2: unknown key vers in [ports]: vers belongs to [nfs]",
 		"vers = 3\n":                                      "FILE:1: vers is in no section: write it below [SECTION]; vers belongs to [nfs]",

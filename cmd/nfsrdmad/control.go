@@ -75,10 +75,7 @@ func openControl(path string, p *runningDaemon, log *slog.Logger) (*controlSocke
 	}
 	m := http.NewServeMux()
 	answer := func(document func() any) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(document()) // fails if the client has disconnected
-		}
+		return func(w http.ResponseWriter, _ *http.Request) { writeDocument(w, document()) }
 	}
 	m.HandleFunc("GET /status", answer(func() any { return p.reportSource().CollectStatus() }))
 	m.HandleFunc("GET /clients", answer(func() any { return p.reportSource().CollectClients() }))
@@ -89,17 +86,27 @@ func openControl(path string, p *runningDaemon, log *slog.Logger) (*controlSocke
 	m.HandleFunc("POST /clients/end-grace", orderHandler(p.endGracePeriod))
 	m.HandleFunc("GET /exports", answer(func() any { return p.reportSource().CollectExportList() }))
 	m.HandleFunc("POST /exports/reload", orderHandler(p.handleExportsReload))
-	m.HandleFunc("GET /log", answer(func() any { return p.log.describeLevels() }))
+	m.HandleFunc("GET /log", p.serveLevels)
 	m.HandleFunc("POST /log", orderHandler(p.log.handleLevel))
 	m.HandleFunc("POST /exports/temporary", orderHandler(p.handleTemporary))
 	m.HandleFunc("POST /reload", orderHandler(p.handleReload))
 	handleProfiles(m)
-	c := &controlSocket{path: path, lock: lock, server: newHTTPServer(m, log), done: make(chan struct{})}
+	c := &controlSocket{path: path, lock: lock, server: newHTTPServer(p.whileWaiting(p.waitingControl(), m), log), done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
 		_ = c.server.Serve(l) // until close
 	}()
 	return c, nil
+}
+
+// writeDocument writes a response.
+func writeDocument(w http.ResponseWriter, document any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(document) // fails if the client has disconnected
+}
+
+func (p *runningDaemon) serveLevels(w http.ResponseWriter, _ *http.Request) {
+	writeDocument(w, p.log.describeLevels())
 }
 
 // listenControl listens on a socket that at no time anyone except its owner can use.

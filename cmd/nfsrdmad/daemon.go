@@ -29,28 +29,39 @@ import (
 
 // runDaemon serves until ctx is canceled.
 func (o *serveOptions) runDaemon(ctx context.Context, stdout io.Writer, log *slog.Logger) (err error) {
+	if o.daemon.sockets, err = cli.TakeSockets(passableSockets...); err != nil {
+		return err
+	}
+	if o.isStandby() {
+		return o.runStandby(ctx, stdout, log)
+	}
 	st, err := openState(o.state)
 	if err != nil {
 		return err
 	}
 	defer st.Close()
+	_, err = o.serveState(ctx, st, stdout, log)
+	return err
+}
+
+// serveState serves with the state in st until ctx is canceled. idle reports whether no calls are
+// pending at the end, so that nothing changes the exports or the state any more.
+func (o *serveOptions) serveState(ctx context.Context, st *stateDir, stdout io.Writer, log *slog.Logger) (idle bool, err error) {
+	idle = true
 	if o.key, err = st.handleKey(); err != nil {
-		return err
+		return idle, err
 	}
 
 	o.daemon.stateDir = st.dir
 	o.daemon.reloadsReady = make(chan struct{})
 	if o.exportsFile != "" {
 		if o.daemon.exportsFile, err = filepath.Abs(o.exportsFile); err != nil {
-			return err
+			return idle, err
 		}
-	}
-	if o.daemon.sockets, err = cli.TakeSockets(passableSockets...); err != nil {
-		return err
 	}
 	rec, err := openRecorder(o.record, log)
 	if err != nil {
-		return err
+		return idle, err
 	}
 	names := exports.NewResolver(nil, log)
 	defer names.Close()
@@ -62,21 +73,21 @@ func (o *serveOptions) runDaemon(ctx context.Context, stdout io.Writer, log *slo
 	}
 	rules, err := o.idmapRules()
 	if err != nil {
-		return err
+		return idle, err
 	}
 	o.owners = idmap.New(idmap.Config{Rules: rules, Log: log})
 	defer o.owners.Close()
 	if o.tls, err = o.tlsOptions.openTLS(o.exportsFile != "", log); err != nil {
-		return err
+		return idle, err
 	}
 	defer o.watchTLS(ctx)()
 	if o.trace {
 		if o.daemon.tracer, err = openTracer(ctx, log); err != nil {
-			return err
+			return idle, err
 		}
 		defer o.daemon.tracer.close()
 	}
-	shares, idle := newShareSet(st, log), true
+	shares := newShareSet(st, log)
 	defer func() {
 		if idle { // otherwise calls still use the shares; process exit closes them
 			err = errors.Join(err, shares.Close())
@@ -85,29 +96,30 @@ func (o *serveOptions) runDaemon(ctx context.Context, stdout io.Writer, log *slo
 	o.daemon.shares = shares
 	taken, err := o.openExports(ctx, shares, log)
 	if err != nil {
-		return err
+		return idle, err
 	}
 	server, err := o.newServer(taken, st.dir, rec, log)
 	if err != nil {
-		return err
+		return idle, err
 	}
 	defer shutdownNow(server)
 	transports, late, err := o.openTransports(server, log)
 	if err != nil {
-		return err
+		return idle, err
 	}
 	o.daemon.late = late
 	closeOps, err := o.daemon.openServices(ctx, &o.operatorOptions, transports, log)
 	if err != nil {
-		return err
+		return idle, err
 	}
 	defer closeOps()
 	endpoints, undo, err := o.registerPorts(ctx, transports, log)
 	if err != nil {
-		return err
+		return idle, err
 	}
 	defer undo()
 	o.logAccess(transports, log)
+	o.daemon.startsServing()
 	defer rec.recordOnSignal(o.daemon.device)()
 	defer o.startReloads(ctx, shares, log)()
 	serving, end := o.daemon.drainContext(ctx)
@@ -117,7 +129,7 @@ func (o *serveOptions) runDaemon(ctx context.Context, stdout io.Writer, log *slo
 		ready += o.formatGreeting(endpoints, ownAddresses())
 	}
 	idle, err = cli.ServeAll(serving, addEndpoints(endpoints, late), ready, o.daemon.newReadyWriter(stdout), log)
-	return err
+	return idle, err
 }
 
 // openExports opens the directories of all exports. Exports in a file that cannot be served are
@@ -135,6 +147,9 @@ func (o *serveOptions) openExports(ctx context.Context, s *shareSet, log *slog.L
 		}
 		o.exports = list
 		o.daemon.setReloaded(err == nil)
+	}
+	if err := o.checkStandbyExports(o.exports); err != nil {
+		return nil, err
 	}
 	o.findFaults(ctx, o.exports)
 	taken, keep, _, err := s.acquireShares(o.exports, tolerate)
@@ -178,7 +193,7 @@ func openExport(e *exportSpec, st *stateDir, log *slog.Logger) (vfs.FS, error) {
 	case e.subvolID != 0:
 		open = e.openSubvolume
 	}
-	fs, err := open(e.dir, posix.Options{StateDir: st.exportDir(e), FSID: e.fsid.Attr(), TableHandles: e.shareKey().checked, Log: log})
+	fs, err := open(e.dir, posix.Options{StateDir: st.exportDir(e), FSID: e.fsid.Attr(), TableHandles: e.shareKey().checked, MayWriteState: st.tenure.Check, Log: log})
 	if err != nil {
 		return nil, err // not a nil *posix.FS, which is a vfs.FS
 	}
@@ -193,7 +208,7 @@ func (o *serveOptions) newServer(list []nfsserver.Export, state string, rec *rec
 		Owners: o.owners, MaxPayload: int(o.maxPayload), Inline: int(o.inline), Credits: o.credits, MaxConns: o.maxConns,
 		Security: &rpcsec.ServerConfig{Acceptor: &o.kerberos, Off: o.kerberos.isOff, Map: o.mapPrincipal},
 		Lease:    leaseTerm(o.lease, log), Lease4: o.lease4,
-		Clients: filepath.Join(state, "nfs4-clients"), StandardsOnly: o.noExtensions,
+		Clients: filepath.Join(state, clientsFile), Tenure: o.tenure, StandardsOnly: o.noExtensions,
 		NoDelegations:    o.delegations.Word == "off" || !mayDelegate(o.lease4, log),
 		WriteDelegations: o.delegations.Word == "all",
 		IWARP:            o.deviceConfig(), Wrap: o.daemon.wrapReplies, Trace: o.daemon.newCallTrace, Log: log,

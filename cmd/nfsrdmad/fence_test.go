@@ -122,7 +122,7 @@ func recordedLease(t *testing.T, state string) time.Duration {
 	b, err := os.ReadFile(filepath.Join(state, "nfs4-clients"))
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(copied, "list"), b, 0o600))
-	j, found, err := journal.Open(copied, "list", nfs4state.JournalHeader)
+	j, found, err := journal.Open(copied, "list", nfs4state.JournalHeader, nil)
 	require.NoError(t, err)
 	require.NoError(t, j.Close())
 	past, err := nfs4state.ReadPast(found.Records)

@@ -105,7 +105,7 @@ func TestMetrics(t *testing.T) {
 		assert.True(t, strings.Contains(body, want), want)
 	}
 	for name := range describedMetrics(t) {
-		if !slices.Contains([]string{"nfsrdma_terminates_sent_total", "nfsrdma_terminates_received_total", "nfsrdma_trace_spans_total", "nfsrdma_export_errors_total"}, name) {
+		if !slices.Contains([]string{"nfsrdma_terminates_sent_total", "nfsrdma_terminates_received_total", "nfsrdma_trace_spans_total", "nfsrdma_export_errors_total", "nfsrdma_standby_waiting", "nfsrdma_tenure_seconds"}, name) {
 			assert.True(t, strings.Contains(body, "\n"+name), "a value of %s", name)
 		}
 	}

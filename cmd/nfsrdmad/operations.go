@@ -29,6 +29,8 @@ import (
 type runningDaemon struct {
 	started  time.Time
 	draining atomic.Bool
+	standby  *standbyState // nil without --standby
+	opened   bool          // openWaiting has opened the control socket and the address of --metrics
 
 	server      *nfsrdma.Server
 	nfs4        *nfs4server.Server // nil without NFSv4
@@ -85,7 +87,7 @@ func (p *runningDaemon) reportSource() *report.Source {
 		ReloadFailed: p.reloadFailed.Load(), Reloaded: time.Unix(0, p.reloadTime.Load()), Addresses: p.transportAddrs,
 		NFS4: p.nfs4, ClientState: p.stateServer, Observer: p.observer, Replies: p.replies, Security: p.security, TLS: p.tls,
 		Grants: p.grants, Device: p.device, RDMA: p.rdma, TCP: p.tcp,
-		History: p.history, Discovery: func() *report.Discovery { return p.discovery.discoveryStatus() }, Spans: p.tracer.spanStatus,
+		History: p.history, Standby: p.standby.describe, Discovery: func() *report.Discovery { return p.discovery.discoveryStatus() }, Spans: p.tracer.spanStatus,
 	}
 	if a, ok := p.metricsAddr.(*net.TCPAddr); ok {
 		src.ShowsFiles = a.IP.IsLoopback()
@@ -107,7 +109,9 @@ func (p *runningDaemon) exportOrigins() map[string]string {
 }
 
 // metricsHandler returns the handler for --metrics.
-func (p *runningDaemon) metricsHandler() http.Handler { return report.NewHandler(p.reportSource) }
+func (p *runningDaemon) metricsHandler() http.Handler {
+	return p.whileWaiting(p.waitingMetrics(), report.NewHandler(p.reportSource))
+}
 
 // uptime returns the time since the daemon started to serve.
 func (p *runningDaemon) uptime() time.Duration { return time.Since(p.started) }

@@ -45,11 +45,16 @@ func (p *runningDaemon) openServices(ctx context.Context, o *operatorOptions, en
 			err = errors.Join(err, closeEndpoints(endpoints))
 		}
 	}()
-	if m, stopHistory, err = p.openMetrics(o, log); err != nil {
-		return nil, err
+	if !p.opened {
+		if m, err = p.listenMetrics(o, log); err != nil {
+			return nil, err
+		}
 	}
-	if c, err = p.openControl(o, log); err != nil {
-		return nil, err
+	stopHistory = p.startHistory()
+	if !p.opened {
+		if c, err = p.openControl(o, log); err != nil {
+			return nil, err
+		}
 	}
 	if err = p.openDiscover(&o.discoverOptions, log); err != nil {
 		return nil, err
@@ -75,19 +80,26 @@ func (p *runningDaemon) openServices(ctx context.Context, o *operatorOptions, en
 	}, nil
 }
 
-// openMetrics starts the server for --metrics, and the history for its live page, if that is set.
-func (p *runningDaemon) openMetrics(o *operatorOptions, log *slog.Logger) (m *report.Server, stopHistory func(), err error) {
+// listenMetrics starts the server for --metrics, if that is set.
+func (p *runningDaemon) listenMetrics(o *operatorOptions, log *slog.Logger) (*report.Server, error) {
 	if o.metrics == "" && !p.sockets.Has("metrics") {
-		return nil, func() {}, nil
+		return nil, nil
 	}
 	l, err := p.sockets.Listen("metrics", o.metrics)
 	if err != nil {
-		return nil, func() {}, cli.ListenError("--metrics", o.metrics, err, "")
+		return nil, cli.ListenError("--metrics", o.metrics, err, "")
 	}
 	p.metricsAddr = l.Addr()
+	return report.NewServer(newHTTPServer(p.metricsHandler(), log)).Start(l), nil
+}
+
+// startHistory starts the history for the live page, if there is one.
+func (p *runningDaemon) startHistory() (stop func()) {
+	if p.metricsAddr == nil {
+		return func() {}
+	}
 	p.history = report.NewHistory(p.reportSource)
-	stopHistory = p.history.Start() // the page needs its first sample
-	return report.NewServer(newHTTPServer(p.metricsHandler(), log)).Start(l), stopHistory, nil
+	return p.history.Start() // the page needs its first sample
 }
 
 // openControl opens the control socket if one is configured. If the default socket fails,

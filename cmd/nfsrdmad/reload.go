@@ -117,6 +117,9 @@ func serveReloads(ctx context.Context, signals <-chan os.Signal, orders <-chan r
 func (o *serveOptions) reloadExports(ctx context.Context, s *shareSet, log *slog.Logger) error {
 	list, err := o.readExportsFile(log)
 	if err == nil {
+		err = o.checkStandbyExports(list)
+	}
+	if err == nil {
 		o.findFaults(ctx, list)
 		err = applyExports(o.daemon.server, s, list)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/nfsrdma/nfsrdma"
 	"github.com/nfsrdma/nfsrdma/cmpriv"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/internal/tenure"
 	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/nfsserver/idmap"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpctls"
@@ -64,6 +65,7 @@ type serveOptions struct {
 	logFormat    cli.Choice
 
 	operatorOptions
+	standbyOptions
 	daemon runningDaemon
 
 	// Parsed from the flags above.
@@ -88,6 +90,7 @@ type serveOptions struct {
 	names  exports.Names
 	groups func(context.Context, netip.Addr, uint32) ([]uint32, error) // returns a user's groups; nil: use the groups in the credentials
 	owners *idmap.Map
+	tenure *tenure.Tenure // nil: no end
 }
 
 func newServeCommand() *cobra.Command {
@@ -100,6 +103,8 @@ func newServeCommand() *cobra.Command {
 		crc:        cli.NewChoice("auto", "auto", "on", "off"),
 		markers:    cli.NewChoice("off", "off", "on"),
 		register:   cli.NewChoice("off", "off", "on", "auto"),
+
+		standbyOptions: newStandbyOptions(),
 
 		delegations: cli.NewChoice("read", "off", "read", "all"),
 		logLevel:    cli.NewChoice("info", logWords...),
@@ -138,6 +143,18 @@ mountrdma clients may cache data until the daemon recalls it (delegations). With
 directories. Clients may then cache names and attributes too; without the promise they
 cache only file data, whose changes the kernel reports. mem: needs no promise, because
 only the daemon can change it.
+
+With --standby, several hosts run the same command with a state directory, exports and
+data on a file system that they share, and one of them serves. The others wait until it
+has stopped, or has been silent for --tenure-time, and until the file system has given up
+its lock. They then serve with the same handles, clients and locks; clients connect again.
+/healthz fails while a host waits. A host that can no longer show that it is alive stops in
+time: it resets its connections, and the exit status is 75. Each export needs an fsid= in
+its options, and hosts need different names. Because some file systems give a lock away and
+accept late writes of the host that had it, one of the following is needed: a successful
+nfsrdmad probe --late in the state directory; --fence with a COMMAND that cuts off the host
+whose name and address are appended to its words, and ends with status 0; or
+--standby=read-only, for exports with ro only.
 
 The file of --config has the form of nfs.conf(5): sections and lines KEY = VALUE. A key
 is the name of a flag below, and yes or no is the value of a flag without one. Flags on
@@ -230,6 +247,7 @@ this daemon (use --portmap :111).`,
 	f.DurationVar(&o.lease, "lease", defaultLease, "lease time for clients with delegations; changes wait no longer\nfor a client that does not respond")
 	f.DurationVar(&o.lease4, "nfs4-lease", nfsrdma.DefaultLease4, "NFSv4 lease time")
 	f.StringVar(&o.state, "state", defaultState(), "`DIR` for persistent state; one per daemon")
+	o.standbyOptions.addFlags(f)
 	f.StringVar(&o.record, "record", "", "`DIR` for records of RDMA connections, at Terminates and on SIGUSR1")
 	f.Var(&o.recordSize, "record-size", "memory per connection for its record")
 	o.operatorOptions.addFlags(f)
@@ -270,6 +288,7 @@ func (o *serveOptions) parseArgs(_ *cobra.Command, args []string) (err error) {
 		return errors.New("--portmap replaces rpcbind, and --register uses it: choose one")
 	}
 	return errors.Join(
+		o.standbyOptions.check(o.exportsFile),
 		cli.CheckAddress("--listen", o.listen),
 		cli.CheckAddress("--tcp", o.tcp),
 		cli.CheckAddress("--portmap", o.portmap),

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/internal/stablefile"
+	"github.com/nfsrdma/nfsrdma/internal/tenure"
 )
 
 // defaultState returns the default directory for data that survive a restart.
@@ -32,9 +33,13 @@ func defaultState() string {
 
 // stateDir is a state directory, locked against other daemons.
 type stateDir struct {
-	dir  string
-	lock *os.File
+	dir    string
+	lock   *os.File
+	tenure *tenure.Tenure // nil: no end
 }
+
+// clientsFile is the name of the journal of NFSv4 clients.
+const clientsFile = "nfs4-clients"
 
 // openState creates the directory if it does not exist, and locks it.
 func openState(dir string) (*stateDir, error) {
@@ -150,9 +155,14 @@ func resolveDir(dir string) (path string, device uint64, err error) {
 
 // replaceFile replaces a file in the directory, on stable storage. After a crash of the daemon
 // or the machine, the file has either its old content or all of b. The lock guarantees that no
-// other daemon writes it.
+// other daemon writes it, and the tenure that none on another host does.
 func (s *stateDir) replaceFile(name string, b []byte) error {
-	return stablefile.Replace(name, b, (*os.File).Sync)
+	if err := s.tenure.Check(); err != nil {
+		return err
+	}
+	return stablefile.Replace(name, b, func(f *os.File) error {
+		return errors.Join(f.Sync(), s.tenure.Check()) // the second one precedes the rename
+	})
 }
 
 // Close unlocks the directory, so that another daemon can use it.

@@ -73,6 +73,9 @@ func ServeAll(ctx context.Context, endpoints []Endpoint, ready string, stdout io
 			log.Info("stopping: finishing the pending calls", "limit", drainTimeout)
 		case failed := <-ended:
 			running--
+			if failed == nil { // the caller has shut it down
+				continue
+			}
 			err = errors.Join(err, failed)
 			log.Error("listener failed; clients cannot connect to it until this program is restarted", "error", failed, "others", running)
 		}

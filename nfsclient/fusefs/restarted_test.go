@@ -19,7 +19,7 @@ import (
 // startKeeper starts a Keeper with the records in a directory. crash closes their file, so that
 // the next Keeper can be started.
 func startKeeper(t *testing.T, dir string) (k *delegserver.Keeper, s *nfs4state.State, crash func()) {
-	j, found, err := journal.Open(dir, "clients", nfs4state.JournalHeader)
+	j, found, err := journal.Open(dir, "clients", nfs4state.JournalHeader, nil)
 	require.NoError(t, err)
 	past, err := nfs4state.ReadPast(found.Records)
 	require.NoError(t, err)

@@ -26,7 +26,7 @@ func (g *testServer) restartServer(dir string, epoch uint32) {
 	if g.journal != nil {
 		require.NoError(g.t, g.journal.Close())
 	}
-	j, found, err := journal.Open(dir, "clients", nfs4state.JournalHeader)
+	j, found, err := journal.Open(dir, "clients", nfs4state.JournalHeader, nil)
 	require.NoError(g.t, err)
 	g.journal = j
 	past, err := nfs4state.ReadPast(found.Records)

@@ -151,7 +151,7 @@ func TestJournalCutAtEachByte(t *testing.T) {
 	dir := t.TempDir()
 	at := filepath.Join(dir, "clients")
 	start := func() (*testState, *journal.Journal, journal.Found) {
-		j, found, err := journal.Open(dir, "clients", JournalHeader)
+		j, found, err := journal.Open(dir, "clients", JournalHeader, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -42,6 +42,9 @@ func listAttention(d *Status, holders *ClientList, at time.Time) []attentionNoti
 	if d.Daemon.State == "draining" {
 		note("The daemon completes its calls before it exits, and accepts no new clients.")
 	}
+	if d.Standby != nil {
+		note("%s.", d.Standby.Text)
+	}
 	for i := range d.Exports {
 		if e := &d.Exports[i]; e.Unavailable != "" {
 			harm("%s is unavailable, and its clients wait: %s.", e.Path, e.Unavailable)

@@ -36,11 +36,15 @@ func (c statusCollector) Collect(out chan<- prometheus.Metric) {
 		out <- newLatencyHistogram(exportDurationDesc, &a.took, a.Calls, a.Seconds, exportLabel(s.Exports[i].Path))
 	}
 	for i := range metricList {
-		m := &metricList[i]
-		m.emitValues(s, func(value float64, labels ...string) {
-			out <- prometheus.MustNewConstMetric(m.desc, m.kind, value, labels...)
-		})
+		metricList[i].emitTo(s, out)
 	}
+}
+
+// emitTo sends the metric's values.
+func (m *metric) emitTo(s *scrapeData, out chan<- prometheus.Metric) {
+	m.emitValues(s, func(value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(m.desc, m.kind, value, labels...)
+	})
 }
 
 // newLatencyHistogram returns a histogram of calls' latencies.

@@ -230,7 +230,7 @@ var metricList = append([]metric{
 		}
 	}),
 	newCounter("replay_forgotten_total", "Cached replies evicted early.", noLabels, func(s *scrapeData, emit emitFunc) { emit(float64(s.ReplayCache.Forgotten)) }),
-}, slices.Concat(activityMetrics, kerberosMetrics, tlsMetrics)...)
+}, slices.Concat(activityMetrics, kerberosMetrics, tlsMetrics, standbyMetrics)...)
 
 func nfs4Metric(name, help string, value func(*nfs4Doc) int64) metric {
 	return newGauge(name, help, noLabels, func(s *scrapeData, emit emitFunc) {

@@ -53,6 +53,7 @@ type Source struct {
 
 	History *History // nil without the live page
 
+	Standby   func() *Standby   // returns nil without --standby
 	Discovery func() *Discovery // returns nil without --discover
 	Spans     func() *Spans     // returns nil without --trace
 }
@@ -84,6 +85,7 @@ func (src *Source) CollectStatus() *Status {
 	d.ClientActivity = src.collectClientActivity()
 	d.Grants = newGrants(src.Grants, src.ClientState.Grace().Counters)
 	d.Discovery = src.Discovery()
+	d.Standby = src.Standby()
 	d.Trace = src.Spans()
 	d.Kerberos = src.collectKerberos()
 	d.TLS = src.collectTLS()

@@ -11,6 +11,7 @@ const SchemaVersion = 1
 type Status struct {
 	Version     int            `json:"version"`
 	Daemon      daemonDoc      `json:"daemon"`
+	Standby     *Standby       `json:"standby,omitempty"`
 	Transports  []Transport    `json:"transports"`
 	Connections []Connection   `json:"connections"`
 	Exports     []Export       `json:"exports"`
@@ -42,7 +43,7 @@ type daemonDoc struct {
 	Version string    `json:"version"`
 	PID     int       `json:"pid"`
 	UID     int       `json:"uid"`
-	State   string    `json:"state"` // serving or draining
+	State   string    `json:"state"` // serving, draining or standby
 	Since   time.Time `json:"since"`
 }
 

@@ -13,6 +13,13 @@ func (d *Status) PrintText(w io.Writer, now time.Time) error {
 	p := &textPage{now: now}
 	p.tab = tabwriter.NewWriter(&p.text, 0, 0, 2, ' ', 0)
 	p.addDaemon(d)
+	if d.Standby != nil {
+		p.addRow("standby", strings.TrimPrefix(d.Standby.Text, "standby: ")+"; fence: "+d.Standby.Fence)
+	}
+	if d.Daemon.State == waitingState {
+		p.tab.Flush() // into memory
+		return p.writeTo(w)
+	}
 	if d.Grants != nil {
 		p.addRow("delegation", d.Grants)
 	}
@@ -81,6 +88,10 @@ func (p *textPage) startTable(title string) {
 
 func (p *textPage) addDaemon(d *Status) {
 	g, r := &d.Daemon, &d.ReplayCache
+	if g.State == waitingState {
+		p.addRow("nfsrdmad "+g.Version, fmt.Sprintf("%s, process %d, user %d", g.State, g.PID, g.UID))
+		return
+	}
 	p.addRow("nfsrdmad "+g.Version, fmt.Sprintf("%s since %s (%s), process %d, user %d",
 		g.State, g.Since.Local().Format(time.DateTime), formatSpan(p.now.Sub(g.Since)), g.PID, g.UID))
 	p.addRow("replay cache", fmt.Sprintf("%d replies in %s; %d calls executed once, %d retransmissions answered, %d replies evicted early",
