@@ -73,7 +73,7 @@ func (e *exportsEdit) editFile(ctx context.Context, w io.Writer, change func(*ex
 // reports, or that of the flag --exports if no daemon runs. A daemon that starts later finds the
 // change in the file.
 func (f *exportsFile) findFile(ctx context.Context, e *exportsEdit) (name string, err error) {
-	name, err = queryExportsFile(ctx, e.control)
+	name, f.standby, err = queryExportsFile(ctx, e.control)
 	if _, f.offline = errors.AsType[noDaemonError](err); f.offline {
 		return filepath.Abs(e.file)
 	}
@@ -119,23 +119,24 @@ func (f *exportsFile) restoreText(ctx context.Context, control string, before []
 // The daemon keeps the order and executes it later.
 const reloadRetryTimeout = 5 * time.Second
 
-// queryExportsFile queries the name of the exports file from the daemon at a socket.
-func queryExportsFile(ctx context.Context, control string) (string, error) {
+// queryExportsFile queries the name of the exports file from the daemon at a socket, and whether the
+// daemon is one of several hosts (--standby).
+func queryExportsFile(ctx context.Context, control string) (name string, standby bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	body, err := requestDaemon(ctx, control, http.MethodGet, "exports")
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	defer body.Close()
 	var d report.ExportList
 	if err := json.NewDecoder(body).Decode(&d); err != nil {
-		return "", fmt.Errorf("the program at %s is not nfsrdmad: %w", control, err)
+		return "", false, fmt.Errorf("the program at %s is not nfsrdmad: %w", control, err)
 	}
 	if d.File == "" {
-		return "", errors.New("the daemon's exports are in its arguments, and a change would be lost when it exits: start it with nfsrdmad serve --exports FILE")
+		return "", false, errors.New("the daemon's exports are in its arguments, and a change would be lost when it exits: start it with nfsrdmad serve --exports FILE")
 	}
-	return d.File, nil
+	return d.File, d.Standby, nil
 }
 
 // lockDir locks a directory in which a file is replaced, until the result is closed. A lock

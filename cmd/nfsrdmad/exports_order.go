@@ -40,7 +40,7 @@ func newExportsAddCommand() *cobra.Command {
 line to the running daemon's exports file (serve --exports), and the daemon reloads the
 file. If no daemon runs, the line is added to the FILE of --exports, and takes effect when
 a daemon starts. CLIENT and OPTIONS are those of exports(5). If the line or the directory
-is invalid, the file does not change.
+is invalid, the file does not change. For a daemon with --standby, an fsid= is added.
 
 With --until-restart, no file changes: the running daemon keeps the export until it exits,
 also when it reloads its files.`,
@@ -141,6 +141,7 @@ func absDirectory(arg string) (string, error) {
 // An exportsFile is an exports file that a command changes.
 type exportsFile struct {
 	offline bool             // no daemon runs
+	standby bool             // the daemon is one of several hosts: exports need an fsid=
 	sources []exports.Source // all exports files; exports are added to the first
 	edited  int              // index of the one that changes
 	name    string           // its name without symbolic links
@@ -154,8 +155,39 @@ func (f *exportsFile) addExport(dir string, clients []string) (err error) {
 			return err
 		}
 	}
+	if f.standby {
+		clients = withFSID(f.sources, dir, clients)
+	}
 	f.text, err = addLine(f.sources, 0, dir, clients)
 	return err
+}
+
+// withFSID adds an fsid= to clients, unless one of them has one: that of the same directory's other
+// clients, or a new one.
+func withFSID(sources []exports.Source, dir string, clients []string) []string {
+	fsid := newUUID()
+	if f, err := exports.ParseSources(sources...); err == nil {
+		for _, e := range f.Exports {
+			if e.Path == dir && e.FSID().Set() {
+				fsid = e.FSID().String()
+			}
+		}
+	}
+	list := make([]string, len(clients))
+	for i, c := range clients {
+		host, options, has := strings.Cut(strings.TrimSuffix(c, ")"), "(")
+		switch {
+		case strings.Contains(c, "fsid="):
+			return clients
+		case strings.HasPrefix(c, "-"): // options of the clients that follow
+			list[i] = c
+		case has && options != "":
+			list[i] = fmt.Sprintf("%s(%s,fsid=%s)", host, options, fsid)
+		default:
+			list[i] = fmt.Sprintf("%s(fsid=%s)", host, fsid)
+		}
+	}
+	return list
 }
 
 // warnAboutMounts warns of the mounts below a directory that its clients do not see.

@@ -62,6 +62,11 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"serve", "--require-encryption", "/"}, "/ is exported to * without krb5p, and --require-encryption rejects unencrypted calls: write sec=krb5p, or give the daemon a certificate for TLS with --tls-cert and --tls-key"},
 		{[]string{"serve", "--clients=host", "/"}, `--clients: "host" is neither an address nor a network such as 192.0.2.0/24 or 2001:db8::/32`},
 		{[]string{"serve", "--idmap-domain=a@b", "/"}, `--idmap-domain: "a@b" is not a DNS domain name, such as example.org`},
+		{[]string{"serve", "--standby", "/"}, "--standby needs --exports FILE: each export needs an fsid= that is the same on all hosts"},
+		{[]string{"serve", "--fence=x", "/"}, "--fence is for --standby: add --standby, or omit it"},
+		{[]string{"serve", "--standby=read-only", "--fence=x", "--exports=x"}, "--standby=read-only serves without a fence: write --standby, or omit --fence"},
+		{[]string{"serve", "--standby", "--tenure-time=1ms", "--exports=x"}, "--tenure-time 1ms is not between 1s and 5m0s"},
+		{[]string{"serve", "--standby", "--discover=:4791", "--exports=x"}, "--discover announces one host, and another one may serve with --standby: omit one of them"},
 		{[]string{"serve", "=/x"}, `"=/x" names no directory: write DIR or DIR=/EXPORT`},
 	} {
 		status, stdout, stderr := runCommand(t, tt.args...)

@@ -269,6 +269,9 @@ func (o *serveOptions) parseArgs(_ *cobra.Command, args []string) (err error) {
 	if o.rdmaTLS.Word == "require" && o.discover != "" {
 		return errors.New("--discover is unencrypted, and --rdma-tls=require forbids that: omit one of them")
 	}
+	if o.isStandby() && o.discover != "" {
+		return errors.New("--discover announces one host, and another one may serve with --standby: omit one of them")
+	}
 	if o.onlyEncrypted && o.discover != "" {
 		return errors.New("--discover is unencrypted, and --require-encryption forbids that: omit one of them")
 	}

@@ -56,7 +56,7 @@ func (o *standbyOptions) addFlags(f *pflag.FlagSet) {
 
 // check checks the flags' values, for a daemon with an exports file or without.
 func (o *standbyOptions) check(exportsFile string) error {
-	if o.standby.Word == "off" {
+	if !o.isStandby() {
 		if o.fence != "" {
 			return errors.New("--fence is for --standby: add --standby, or omit it")
 		}
@@ -74,7 +74,9 @@ func (o *standbyOptions) check(exportsFile string) error {
 	)
 }
 
-func (o *standbyOptions) isStandby() bool { return o.standby.Word != "off" }
+func (o *standbyOptions) isStandby() bool {
+	return o.standby.Word == standbyOn || o.standby.Word == standbyReadOnly
+}
 
 // A standbyState is the part of a daemon with --standby that status and metrics read.
 type standbyState struct {

@@ -139,6 +139,8 @@ func (o *serveOptions) checkStandbyExports(list []exportSpec) error {
 		switch {
 		case !e.fsid.Set():
 			errs = append(errs, fmt.Errorf("%s%s needs an fsid= that is the same on all hosts of --standby: add fsid=%s to its options", e.position, e.name, newUUID()))
+		case e.fsid.Attr() == 0:
+			errs = append(errs, fmt.Errorf("%s%s has fsid=%s, for which clients see the number of a device of this host: write another, such as fsid=1", e.position, e.name, e.fsid))
 		case e.anyClient(func(o *exports.Options) bool { return o.CrossMnt }):
 			errs = append(errs, fmt.Errorf("%s%s has crossmnt, but the mounts below it are each host's own: export each on its own line with an fsid=, or remove crossmnt", e.position, e.name))
 		case o.needsFencingRecord():

@@ -29,7 +29,6 @@ type Beat struct {
 const (
 	beatVersion = 1
 	beatLen     = 1024 // bytes of the file: one sector or two, written by one call
-	maxWord     = 128  // bytes of a field
 )
 
 // MinTenure and MaxTenure bound T.

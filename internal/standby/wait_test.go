@@ -268,9 +268,9 @@ func (m *model) wait(h *modelHost) {
 // that the tenures of two hosts never overlap, and that in calm one host serves within 3 T.
 func TestModel(t *testing.T) {
 	served := 0
-	for seed := range uint64(60) {
+	for seed := range uint64(25) {
 		m := newModel(t, seed)
-		for range 15000 {
+		for range 12000 {
 			m.step()
 		}
 		m.calm = true
@@ -287,5 +287,5 @@ func TestModel(t *testing.T) {
 		assert.True(t, alive, "seed %d", seed)
 		served += m.served
 	}
-	assert.Greater(t, served, 120, "hosts take over from one another")
+	assert.Greater(t, served, 40, "hosts take over from one another")
 }

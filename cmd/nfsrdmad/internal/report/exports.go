@@ -14,6 +14,7 @@ type ExportList struct {
 	Version int      `json:"version"`
 	File    string   `json:"file"` // "" if serve's arguments name the exports
 	Exports []Export `json:"exports"`
+	Standby bool     `json:"standby,omitempty"` // the daemon is one of several hosts (--standby)
 
 	Verbose bool `json:"-"` // PrintText prints all options
 }
@@ -88,5 +89,5 @@ func omitDefaults(c string) string {
 
 // CollectExportList lists the current exports.
 func (src *Source) CollectExportList() *ExportList {
-	return &ExportList{Version: SchemaVersion, File: src.ExportsFile, Exports: src.newExports(src.Exports())}
+	return &ExportList{Version: SchemaVersion, File: src.ExportsFile, Exports: src.newExports(src.Exports()), Standby: src.Standby() != nil}
 }
