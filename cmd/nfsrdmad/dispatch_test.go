@@ -6,10 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma"
+	"github.com/nfsrdma/nfsrdma/internal/tenure"
 	"github.com/nfsrdma/nfsrdma/nfs/mount3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
@@ -21,21 +23,27 @@ import (
 )
 
 // BenchmarkDispatch measures calls for a file on the host from the daemon's outermost service on,
-// with everything that counts them, but without a transport.
+// with everything that counts them, but without a transport: without a tenure, and with one.
 func BenchmarkDispatch(b *testing.B) {
+	benchmarkDispatch(b, nil)
+	word := tenure.Now() + int64(time.Hour)
+	b.Run("tenure", func(b *testing.B) { benchmarkDispatch(b, tenure.New(&word)) })
+}
+
+func benchmarkDispatch(b *testing.B, held *tenure.Tenure) {
 	dir := b.TempDir()
 	require.NoError(b, os.WriteFile(filepath.Join(dir, "f"), make([]byte, 64<<10), 0o644))
 	fs, err := posix.Open(dir, posix.Options{StateDir: b.TempDir()})
 	require.NoError(b, err)
 	defer fs.Close()
 	var p runningDaemon
-	var service oncrpc.Service
 	server, err := nfsrdma.NewServer(nfsrdma.ServerConfig{
 		Exports: []nfsserver.Export{{Path: "/x", FS: fs}}, Log: slog.New(slog.DiscardHandler),
-		Wrap: func(next oncrpc.Service) oncrpc.Service { service = p.wrapReplies(next); return service },
+		Wrap: p.wrapReplies, Tenure: held,
 	})
 	require.NoError(b, err)
 	defer server.Close()
+	service := server.Parts().TCP.Handler
 
 	rep := &oncrpc.Reply{Head: make([]byte, 0, 1024)}
 	peer := &oncrpc.Peer{Network: "tcp", Addr: netip.MustParseAddrPort("192.0.2.1:700"), Conn: new(oncrpc.Connection)}
