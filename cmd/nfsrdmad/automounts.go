@@ -116,14 +116,22 @@ func (s *shareSet) showRootLocked(e *exportSpec, root vfs.MaybeAttr) {
 	}
 }
 
+// listAutomountNames returns the names of the automounts in list, as the record of identities has them.
+func listAutomountNames(list []exportSpec) map[string]bool {
+	names := make(map[string]bool)
+	for _, e := range list {
+		if e.isAutomount || e.isTriggered {
+			names[recordedPath(e.name)] = true
+		}
+	}
+	return names
+}
+
 // dropAutomountsLocked forgets the automounts that are no submounts any more.
 func (s *shareSet) dropAutomountsLocked() {
-	isThere := make(map[string]bool)
-	for _, e := range s.submounts {
-		isThere[e.name] = e.isAutomount || e.isTriggered
-	}
+	isThere := listAutomountNames(s.submounts)
 	for name := range s.automounts {
-		if !isThere[name] {
+		if !isThere[recordedPath(name)] {
 			delete(s.automounts, name)
 		}
 	}

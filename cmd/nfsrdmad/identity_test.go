@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -61,6 +62,87 @@ func TestIdentity(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(name+".new", "x"), 0o700))
 	_, err = s.assignIdentity("/data", []byte("a"))
 	assert.ErrorContains(t, err, "--state", "an identity without a record is not used")
+}
+
+// TestSubmountIdentity checks that each directory that is mounted at a path keeps an identity of its own
+// without a record.
+func TestSubmountIdentity(t *testing.T) {
+	s, err := openState(t.TempDir())
+	require.NoError(t, err)
+	defer s.Close()
+	of := func(path, root string) uint32 {
+		t.Helper()
+		id, err := s.identifySubmount(path, []byte(root))
+		require.NoError(t, err)
+		return id
+	}
+	own := hash32([]byte("/data/m"))
+	a, b := of("/data/m", "a"), of("/data/m", "b")
+	assert.Len(t, map[uint32]bool{own: true, a: true, b: true, of("/data/n", "a"): true}, 4)
+	for i := range 10_000 {
+		of(fmt.Sprint("/data/", i), "a")
+	}
+	assert.NoFileExists(t, s.identitiesFile())
+
+	export, err := s.assignIdentity("/data/m", []byte("c"))
+	require.NoError(t, err)
+	assert.Equal(t, []uint32{own, a, b}, []uint32{export, of("/data/m", "a"), of("/data/m", "b")}, "the path has become an export")
+	assert.Equal(t, own, of("/data/m", "c"), "the export has become a submount")
+	id, err := s.identifySubmount("/data/m", nil)
+	require.NoError(t, err)
+	assert.Equal(t, own, id, "a directory without an identity")
+
+	require.NoError(t, s.writeIdentities([]exportIdentity{{Export: "/x", Root: "00", ID: a}}))
+	assert.NotContains(t, []uint32{own, a}, of("/data/m", "a"), "an ID that another export has had")
+	require.NoError(t, os.WriteFile(s.identitiesFile(), []byte("nonsense"), 0o600))
+	_, err = s.identifySubmount("/data/m", []byte("a"))
+	assert.ErrorContains(t, err, "restore a backup")
+}
+
+// TestAutomountIdentity checks that an automount's last identity is recorded as long as the automount is
+// there, and that its removal gives the identity to nothing else.
+func TestAutomountIdentity(t *testing.T) {
+	s, err := openState(t.TempDir())
+	require.NoError(t, err)
+	defer s.Close()
+	there := map[string]bool{"/auto/1": true, "/auto/2": true}
+	of := func(path, root string) uint32 {
+		t.Helper()
+		id, err := s.assignAutomountIdentity(path, []byte(root), func(name string) bool { return there[name] })
+		require.NoError(t, err)
+		return id
+	}
+	recorded := func() (paths []string) {
+		list, err := s.readIdentities()
+		require.NoError(t, err)
+		for _, i := range list {
+			paths = append(paths, i.Export)
+		}
+		return paths
+	}
+	_, err = s.assignIdentity("/data", []byte("a"))
+	require.NoError(t, err)
+	a := of("/auto/1", "a")
+	b := of("/auto/1", "b")
+	of("/auto/2", "a")
+	assert.Equal(t, []string{"/data", "/auto/1", "/auto/2"}, recorded(), "only the last of each")
+	assert.Equal(t, b, s.lastIDs()["/auto/1"])
+	assert.Equal(t, a, of("/auto/1", "a"))
+	assert.Equal(t, a, s.lastIDs()["/auto/1"])
+
+	there = map[string]bool{"/auto/3": true}
+	of("/auto/3", "a")
+	assert.Equal(t, []string{"/data", "/auto/3"}, recorded(), "the others have gone, and the export has not")
+	there = map[string]bool{"/auto/1": true, "/auto/3": true}
+	assert.Equal(t, []uint32{a, b}, []uint32{of("/auto/1", "a"), of("/auto/1", "b")})
+	assert.NotContains(t, []uint32{a, b}, of("/auto/1", "c"))
+
+	c, err := s.assignIdentity("/auto/1", []byte("c"))
+	require.NoError(t, err)
+	assert.Equal(t, of("/auto/1", "c"), c, "the automount has become an export")
+	there = nil
+	of("/auto/4", "a")
+	assert.Equal(t, []string{"/data", "/auto/1", "/auto/4"}, recorded())
 }
 
 // TestRepointed checks that handles of one directory are not valid for another

@@ -57,7 +57,8 @@ type shareSet struct {
 	openExport    func(*exportSpec) (vfs.FS, error) // openExport
 	listMounts    func() ([]mountinfo.Mount, error) // mountinfo.All
 
-	acquireMu sync.Mutex // held by acquireShares, which may wait for a disk
+	acquireMu      sync.Mutex      // held by acquireShares, which may wait for a disk
+	automountNames map[string]bool // recordedPath of each automount that acquireShares has found
 
 	mu          sync.Mutex // never held during such a wait, because completing calls need it
 	closing     bool       // Close was called
@@ -98,6 +99,7 @@ func (s *shareSet) acquireShares(list []exportSpec, tolerate func(*exportSpec) b
 	a := acquisition{shareSet: s, exported: make(map[shareKey]bool), promised: make(map[*share]bool), lastIDs: sync.OnceValue(s.state.lastIDs)}
 	a.acquireLocked(list, tolerated)
 	submounts, left := s.findSubmountsLocked(list)
+	s.automountNames = listAutomountNames(submounts)
 	a.acquireLocked(submounts, slices.Repeat([]bool{true}, len(submounts)))
 	subvolumes, more := s.findSubvolumesLocked(slices.Concat(list, submounts))
 	a.acquireLocked(subvolumes, slices.Repeat([]bool{true}, len(subvolumes)))
@@ -255,7 +257,14 @@ func (s *shareSet) exportID(e *exportSpec, served vfs.FS) (uint32, error) {
 	if p, ok := served.(interface{ RootID() []byte }); ok {
 		root = p.RootID()
 	}
-	return s.state.assignIdentity(e.name, root)
+	switch {
+	case e.isTriggered:
+		return s.state.assignAutomountIdentity(e.name, root, func(name string) bool { return s.automountNames[name] })
+	case e.isSubmount():
+		return s.state.identifySubmount(e.name, root)
+	default:
+		return s.state.assignIdentity(e.name, root)
+	}
 }
 
 // findByStateLocked returns the share whose state is in dir, or nil.
