@@ -45,7 +45,7 @@ type Authority struct {
 
 // Create creates an authority in dir, which must be missing or empty, and a certificate for a
 // server with the names. With force, it moves an existing directory to dir.old. After an error
-// dir is as it was.
+// dir is as it was. A crash may leave a directory whose name begins with dir.new, which nothing uses.
 func Create(dir string, names []string, force bool, now func() time.Time) (*Authority, error) {
 	if len(names) == 0 {
 		return nil, errors.New("a server's certificate needs a name or an address: give --name")
@@ -57,35 +57,32 @@ func Create(dir string, names []string, force bool, now func() time.Time) (*Auth
 			return nil, err
 		}
 	}
+	old := dir + ".old"
 	used, err := isUsed(dir)
 	if err != nil {
 		return nil, err
 	}
-	old := dir + ".old"
 	if used && !force {
 		return nil, fmt.Errorf("%s exists already: nfsrdmad cert renew renews its certificates; --force moves it to %s, and clients then need new bundles", dir, old)
 	}
-	if _, err := os.Lstat(old); used && err == nil {
-		return nil, fmt.Errorf("%s exists already: remove it, or rename it", old)
-	}
-	next := dir + ".new"
-	if err := os.RemoveAll(next); err != nil { // from a crash
-		return nil, err
-	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return nil, err
-	}
-	if err := os.Mkdir(next, 0o700); err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(next)
 	if used {
 		unlock, err := lockDir(dir)
 		if err != nil {
 			return nil, err
 		}
 		defer unlock()
+		if _, err := os.Lstat(old); err == nil {
+			return nil, fmt.Errorf("%s exists already: remove it, or rename it", old)
+		}
 	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return nil, err
+	}
+	next, err := os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+".new") // of this command alone
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(next)
 	a := &Authority{dir: next, now: now}
 	if err := a.createFiles(names); err != nil {
 		return nil, err
@@ -163,20 +160,29 @@ func (a *Authority) readFiles() (err error) {
 // lockDir waits until no other process changes files in an authority's directory, and keeps others
 // from that until unlock is called.
 func lockDir(dir string) (unlock func(), err error) {
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
 	for {
-		if err = unix.Flock(int(d.Fd()), unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
-			break
+		d, err := os.Open(dir)
+		if err != nil {
+			return nil, err
+		}
+		if err := lockFile(d); err != nil {
+			d.Close()
+			return nil, &fs.PathError{Op: "lock", Path: dir, Err: err}
+		}
+		locked, _ := d.Stat()
+		if now, err := os.Stat(dir); err == nil && os.SameFile(locked, now) {
+			return func() { d.Close() }, nil
+		}
+		d.Close() // Create has replaced the directory
+	}
+}
+
+func lockFile(f *os.File) error {
+	for {
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
+			return err
 		}
 	}
-	if err != nil {
-		d.Close()
-		return nil, &fs.PathError{Op: "lock", Path: dir, Err: err}
-	}
-	return func() { d.Close() }, nil
 }
 
 // beginChange locks the directory, and reads the authority's files again, because another process may

@@ -2,10 +2,13 @@ package certauth
 
 import (
 	"crypto/x509"
-	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -106,10 +109,7 @@ func TestRenewWaits(t *testing.T) {
 	unlock()
 	require.NoError(t, <-renewed)
 	checkWhole(t, dir, clock)
-	d, err := os.Open(dir)
-	require.NoError(t, err)
-	defer d.Close()
-	assert.False(t, errors.Is(unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK), "the lock is free again")
+	assert.True(t, isFree(t, dir))
 }
 
 // checkWhole checks that the files in dir belong together, and that no others were left.
@@ -124,4 +124,75 @@ func checkWhole(t *testing.T, dir string, clock *testClock) {
 	left, err := filepath.Glob(filepath.Join(dir, "*.new"))
 	require.NoError(t, err)
 	assert.Empty(t, left)
+}
+
+// TestCreateTogether checks that of several commands that create one directory, with and without
+// force, one does, and the others change nothing.
+func TestCreateTogether(t *testing.T) {
+	for _, force := range []bool{false, true} {
+		t.Run(fmt.Sprintf("force=%v", force), func(t *testing.T) {
+			clock, dir := newClock(), filepath.Join(t.TempDir(), "tls")
+			if force {
+				_, err := Create(dir, []string{"server"}, false, clock.now)
+				require.NoError(t, err)
+			}
+			var created atomic.Int32
+			var together sync.WaitGroup
+			for range 8 {
+				together.Go(func() {
+					if _, err := Create(dir, []string{"server"}, force, clock.now); err == nil {
+						created.Add(1)
+					} else {
+						assert.ErrorContains(t, err, dir)
+					}
+				})
+			}
+			together.Wait()
+			assert.EqualValues(t, 1, created.Load())
+			checkWhole(t, dir, clock)
+			mustOpen(t, dir, clock)
+			names, err := filepath.Glob(dir + "*")
+			require.NoError(t, err)
+			assert.Equal(t, map[bool][]string{false: {dir}, true: {dir, dir + ".old"}}[force], names)
+		})
+	}
+}
+
+// TestLockMoved checks that a command that has waited while another one moved the directory locks the
+// one that has replaced it.
+func TestLockMoved(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "tls")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	unlock, err := lockDir(dir)
+	require.NoError(t, err)
+	locked := make(chan func())
+	go func() {
+		unlock, err := lockDir(dir)
+		assert.NoError(t, err)
+		locked <- unlock
+	}()
+	info, err := os.Stat(dir)
+	require.NoError(t, err)
+	waits := regexp.MustCompile(fmt.Sprintf(`-> FLOCK .*:%d `, info.Sys().(*syscall.Stat_t).Ino))
+	for all := []byte(nil); !waits.Match(all); {
+		all, err = os.ReadFile("/proc/locks")
+		require.NoError(t, err)
+	}
+	require.NoError(t, os.Rename(dir, dir+".old"))
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	unlock()
+	unlock = <-locked
+	assert.False(t, isFree(t, dir))
+	assert.True(t, isFree(t, dir+".old"))
+	unlock()
+	assert.True(t, isFree(t, dir))
+}
+
+// isFree reports whether a directory is not locked.
+func isFree(t *testing.T, dir string) bool {
+	t.Helper()
+	d, err := os.Open(dir)
+	require.NoError(t, err)
+	defer d.Close()
+	return unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil
 }
