@@ -137,7 +137,7 @@ type procCounts struct {
 }
 
 // A counterShard is a copy of these counters, three cache lines long. Those that a short call
-// changes are in the first.
+// changes are together.
 type counterShard struct {
 	nanoseconds uint64
 	in, out     uint64

@@ -16,7 +16,7 @@ type Usage struct {
 }
 
 // A usageShard is a copy of these counters, three cache lines long. Those that a short call
-// changes are in the first.
+// changes are together.
 type usageShard struct {
 	operations    atomic.Uint64
 	read, written atomic.Uint64
