@@ -65,6 +65,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"serve", "--standby", "/"}, "--standby needs --exports FILE: each export needs an fsid= that is the same on all hosts"},
 		{[]string{"serve", "--fence=x", "/"}, "--fence is for --standby: add --standby, or omit it"},
 		{[]string{"serve", "--standby=read-only", "--fence=x", "--exports=x"}, "--standby=read-only serves without a fence: write --standby, or omit --fence"},
+		{[]string{"serve", "--standby", "--fence= ", "--exports=x"}, "--fence is blank: name a command, or omit it"},
 		{[]string{"serve", "--standby", "--tenure-time=1ms", "--exports=x"}, "--tenure-time 1ms is not between 1s and 5m0s"},
 		{[]string{"serve", "--standby", "--discover=:4791", "--exports=x"}, "--discover announces one host, and another one may serve with --standby: omit one of them"},
 		{[]string{"serve", "=/x"}, `"=/x" names no directory: write DIR or DIR=/EXPORT`},

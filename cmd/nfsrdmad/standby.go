@@ -65,6 +65,9 @@ func (o *standbyOptions) check(exportsFile string) error {
 	if exportsFile == "" {
 		return errors.New("--standby needs --exports FILE: each export needs an fsid= that is the same on all hosts")
 	}
+	if o.fence != "" && strings.TrimSpace(o.fence) == "" {
+		return errors.New("--fence is blank: name a command, or omit it")
+	}
 	if o.fence != "" && o.standby.Word == standbyReadOnly {
 		return errors.New("--standby=read-only serves without a fence: write --standby, or omit --fence")
 	}

@@ -62,7 +62,7 @@ func (o *serveOptions) prepareStandby(log *slog.Logger) error {
 	if list == nil && err != nil {
 		return fmt.Errorf("not waiting to serve, because the exports have errors:\n%w", err)
 	}
-	if err := o.checkStandbyExports(list); err != nil {
+	if err := errors.Join(o.checkStandbyExports(list), o.checkStatePlace(at, list), o.checkFenceCommand()); err != nil {
 		return err
 	}
 	how, err := o.findFence(at)
@@ -70,6 +70,44 @@ func (o *serveOptions) prepareStandby(log *slog.Logger) error {
 		return err
 	}
 	o.daemon.standby.fence.Store(&how)
+	return nil
+}
+
+// localFileSystems are the types of file systems that one host mounts at a time.
+var localFileSystems = []string{"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "overlay"}
+
+// checkStatePlace checks that the other hosts can see the state directory, and clients cannot.
+func (o *serveOptions) checkStatePlace(at mountinfo.Mount, list []exportSpec) error {
+	var errs []error
+	for i := range list {
+		e := &list[i]
+		data, err := mountOf(e.dir)
+		if e.broken || err != nil {
+			continue // it is reported, and not served
+		}
+		if slices.Contains(localFileSystems, at.Kind) && data.Source != at.Source {
+			errs = append(errs, fmt.Errorf("the state directory %s is on %s, in which other hosts do not see whether this one serves: name a directory beside %s on %s from %s with --state", o.state, at.Kind, e.dir, data.Kind, data.Source))
+		}
+		if err := (&stateDir{dir: o.state}).checkOutside(e.dir); err != nil {
+			errs = append(errs, fmt.Errorf("%s%w", e.position, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkFenceCommand checks that the command of --fence can be executed, because it is first used when
+// a host has failed.
+func (o *serveOptions) checkFenceCommand() error {
+	if o.fence == "" {
+		return nil
+	}
+	command := strings.Fields(o.fence)[0]
+	if _, err := exec.LookPath(command); err != nil {
+		if e, ok := errors.AsType[*exec.Error](err); ok {
+			err = e.Err
+		}
+		return fmt.Errorf("the command %s of --fence cannot be executed (%w): correct its path or its permissions", command, cli.Cause(err))
+	}
 	return nil
 }
 

@@ -120,6 +120,38 @@ func TestStandbyState(t *testing.T) {
 	assert.NoDirExists(t, p.state)
 }
 
+// TestStatePlace checks that a standby rejects a state directory that clients can reach, or that other
+// hosts cannot see.
+func TestStatePlace(t *testing.T) {
+	p := newStandbyPair(t)
+	at, err := mountOf(p.state)
+	require.NoError(t, err)
+	check := func(state, kind, dir string) error {
+		o := serveOptions{state: state}
+		at.Kind = kind
+		return o.checkStatePlace(at, []exportSpec{{dir: dir, name: dir, position: "x:1: "}})
+	}
+	assert.NoError(t, check(p.state, "ext4", p.data))
+	assert.NoError(t, check(p.state, "ceph", "/proc"))
+	assert.NoError(t, check(p.state, "ext4", filepath.Join(p.data, "missing")))
+	assert.ErrorContains(t, check(p.state, "ext4", "/proc"), "the state directory "+p.state+" is on ext4, in which other hosts do not see whether this one serves: name a directory beside /proc on proc from proc with --state")
+	assert.ErrorContains(t, check(p.state, "ceph", filepath.Dir(p.state)), "x:1: the state directory "+p.state+" is inside "+filepath.Dir(p.state)+", and clients could reach it: name another with --state")
+}
+
+// TestCheckFenceCommand checks that a command that cannot be executed is found before it is needed.
+func TestCheckFenceCommand(t *testing.T) {
+	script := filepath.Join(t.TempDir(), "fence")
+	o := serveOptions{standbyOptions: newStandbyOptions()}
+	o.fence = script + " --now"
+	assert.EqualError(t, o.checkFenceCommand(), "the command "+script+" of --fence cannot be executed (no such file or directory): correct its path or its permissions")
+	require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\n"), 0o600))
+	assert.EqualError(t, o.checkFenceCommand(), "the command "+script+" of --fence cannot be executed (permission denied): correct its path or its permissions")
+	require.NoError(t, os.Chmod(script, 0o700))
+	assert.NoError(t, o.checkFenceCommand())
+	o.fence = "true"
+	assert.NoError(t, o.checkFenceCommand())
+}
+
 // TestFenceCommand checks that the command gets its own words, the silent host's name and address, and
 // that its failure and its output are reported.
 func TestFenceCommand(t *testing.T) {
