@@ -1,8 +1,10 @@
 package nfs4server
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"log/slog"
 	"net/netip"
 	"sync/atomic"
 	"testing"
@@ -25,6 +27,7 @@ import (
 type testServer struct {
 	t     testing.TB
 	s     *Server
+	log   *bytes.Buffer // of the exports
 	peer  *oncrpc.Peer
 	conn  *testConn // if not nil, the client's connection
 	cred  rpcmsg.Cred
@@ -49,13 +52,14 @@ func newTestServer(t testing.TB, exports ...exportset.Export) *testServer {
 	if len(exports) == 0 {
 		exports = []exportset.Export{{Path: "/x", FS: mem.New(mem.Options{Size: 1 << 30})}}
 	}
-	r, err := exportset.New(exportset.Config{Exports: exports})
+	log := new(bytes.Buffer)
+	r, err := exportset.New(exportset.Config{Exports: exports, Log: slog.New(slog.NewTextHandler(log, nil))})
 	require.NoError(t, err)
 	start, ahead := time.Now(), new(atomic.Int64)
 	now := func() time.Duration { return time.Since(start) + time.Duration(ahead.Load()) }
 	state := nfs4state.New(WithFiles(nfs4state.Config{Now: now, Epoch: 7, Lease: 40 * time.Second}))
 	return &testServer{
-		t: t, ahead: ahead, s: New(Config{Exports: r, State: state, Lease: 40 * time.Second}), minor: 2, cached: 7584, tag: "tag",
+		t: t, ahead: ahead, log: log, s: New(Config{Exports: r, State: state, Lease: 40 * time.Second}), minor: 2, cached: 7584, tag: "tag",
 		peer: &oncrpc.Peer{Addr: netip.MustParseAddrPort("192.0.2.1:700"), Network: "tcp"},
 		cred: rpcmsg.Cred{Flavor: rpcmsg.AuthSys, UID: 1000, GID: 1000},
 	}

@@ -15,7 +15,8 @@ import (
 
 // TestWrongTransport checks that an unencrypted call fails with NFS4ERR_WRONGSEC where it would
 // use an export that requires encrypted connections, and that a session made over TLS does not
-// help on an unencrypted connection (R9289-4.2-3, R9289-5.1.3-1).
+// help on an unencrypted connection (R9289-4.2-3, R9289-5.1.3-1). The log names the client, the
+// export and what it requires.
 func TestWrongTransport(t *testing.T) {
 	fs := mem.New(mem.Options{Size: 1 << 20})
 	_, err := fs.Create(context.Background(), &vfs.Cred{}, fs.Root(), "f", vfs.CreateHow{Attr: vfs.SetAttr{Mode: new(uint32(0o666))}})
@@ -31,7 +32,8 @@ func TestWrongTransport(t *testing.T) {
 	require.Equal(t, nfs4.OK, st)
 	f := append(nfs4.FH(nil), file.Object...)
 
-	for _, security := range []*oncrpc.Security{nil, {Suite: "TLS_AES_128_GCM_SHA256"}} {
+	for have, security := range map[string]*oncrpc.Security{"none": nil, "tls": {Suite: "TLS_AES_128_GCM_SHA256"}} {
+		inside.log.Reset()
 		for _, network := range []string{"tcp", "rdma"} {
 			g := inside.onConnection("192.0.2.1:701", network)
 			g.peer.Security = security
@@ -63,6 +65,7 @@ func TestWrongTransport(t *testing.T) {
 				assert.Equal(t, nfs4.ErrWrongSec, st, nfs4.Op(op))
 			}
 		}
+		assert.Contains(t, inside.log.String(), "export=/x client=192.0.2.1 over=tcp xprtsec="+have+" takes=mtls")
 	}
 	// The same session on an unencrypted connection.
 	outside := inside.onConnection("192.0.2.1:702", "tcp")
