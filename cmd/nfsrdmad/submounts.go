@@ -137,11 +137,11 @@ func (s *shareSet) limitSubmountsLocked(found []exportSpec) (kept []exportSpec, 
 	if len(found) <= maxSubmounts {
 		return found, nil
 	}
-	rank := make(map[shareKey]int)
+	rank := make(map[string]int) // by name: an automount has another shareKey once it is mounted
 	for _, e := range s.submounts {
-		rank[e.shareKey()] = -1
+		rank[e.name] = -1
 	}
-	slices.SortStableFunc(found, func(a, b exportSpec) int { return rank[a.shareKey()] - rank[b.shareKey()] })
+	slices.SortStableFunc(found, func(a, b exportSpec) int { return rank[a.name] - rank[b.name] })
 	for _, e := range found[maxSubmounts:] {
 		left = append(left, e.dir)
 	}

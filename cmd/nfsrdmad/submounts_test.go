@@ -248,6 +248,9 @@ func TestFindSubmounts(t *testing.T) {
 	assert.Equal(t, found, again, "new mounts take no place from those that clients use")
 	assert.Len(t, left, 1+2+maxSubmounts)
 	assert.False(t, s.haveSubmountsChanged())
+	add(found[maxSubmounts-1].dir, "xfs")
+	again, _ = s.findSubmountsLocked(list)
+	assert.Equal(t, found[maxSubmounts-1].name, again[maxSubmounts-1].name, "nor from an automount, when it is triggered")
 }
 
 // TestUnservableSubmounts checks that clients see what is beneath a mount that cannot be served as long

@@ -47,6 +47,7 @@ func TestAutomounts(t *testing.T) {
 		"5 1 0:32 / /on rw - autofs systemd-1 rw,direct",
 		"6 5 8:3 / /on rw - ext4 /dev/sda3 rw",
 		"7 6 8:4 / /on rw - ext4 /dev/sda4 rw",
+		`8 1 0:33 / /new\012line rw - autofs auto.x rw,fd=5,offset`,
 	} {
 		m, ok := parseLine(line + "\n")
 		require.True(t, ok, line)
@@ -58,6 +59,7 @@ func TestAutomounts(t *testing.T) {
 	}
 	assert.Equal(t, map[string][3]bool{
 		"/direct": {true, false, true}, "/indirect": {false, false, false}, "/indirect/home": {false, false, true}, "/on": {false, true, true},
+		"/new\nline": {true, false, true},
 	}, got)
 }
 
