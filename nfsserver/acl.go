@@ -90,6 +90,9 @@ func (q *request) applyACL(ctx context.Context, h vfs.Handle, a *nfsacl.SetACLAr
 	if a.Mask&^nfsacl.MaskAll != 0 {
 		return q.fetchPostOpAttr(ctx, h), nfs3.ErrInval
 	}
+	if err := q.Export.TriggerAutomount(); err != nil {
+		return nfs3.PostOpAttr{}, q.toStatus(err)
+	}
 	lists := q.Export.ACLs
 	if lists == nil {
 		return q.fetchPostOpAttr(ctx, h), nfs3.ErrNotSupp

@@ -22,6 +22,7 @@ import (
 	"github.com/nfsrdma/nfsrdma/internal/nstest"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
+	"github.com/nfsrdma/nfsrdma/nfs/nfsacl"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 	"github.com/nfsrdma/nfsrdma/nfsclient/nfs4client"
 	"github.com/nfsrdma/nfsrdma/rdma/iwarp"
@@ -340,14 +341,30 @@ func dialV4(t *testing.T, d *testDaemon) *nfs4client.Session {
 	return s
 }
 
+// TestSetACLOfAutomount checks that a client which sets an access control list of a mount point triggers
+// the automount: Linux would take an error to mean that no file system of the server has lists.
+func TestSetACLOfAutomount(t *testing.T) {
+	nstest.Run(t, func(t *testing.T) {
+		g := newAutomountTest(t, "m")
+		g.serve("daemon", func(t *testing.T, d *testDaemon, c *nfsclient.Client, root nfs3.FH) {
+			conn, err := rpcrdma.DialConn(t.Context(), iwarp.Open(iwarp.Config{}), d.transportAddr(t, "rdma"), rpcrdma.ClientConnConfig{})
+			require.NoError(t, err)
+			defer conn.Close()
+			a := nfsacl.SetACLArgs{Object: lookupFH(t, c, root, "m")}
+			status, _ := callForStatus(t, conn, nfsacl.Program, nfsacl.Version, nfsacl.ProcSetACL, a.AppendTo(nil))
+			assert.Equal(t, nfs3.ErrJukebox, nfs3.Status(status))
+			require.Eventually(t, func() bool { return g.count("m") == 1 }, 30*time.Second, time.Millisecond)
+		})
+	})
+}
+
 // TestFailingAutomounts checks that automounts that fail or hang delay only their own calls, and are
 // neither tried again nor logged at each call.
 func TestFailingAutomounts(t *testing.T) {
 	nstest.Run(t, func(t *testing.T) {
 		g := newAutomountTest(t, "gone", "hangs", "good")
+		defer g.hold("hangs")() // until after the daemon's end
 		daemon := g.serve("daemon", func(t *testing.T, _ *testDaemon, c *nfsclient.Client, root nfs3.FH) {
-			release := g.hold("hangs")
-			defer release()
 			gone, hangs, good := lookupFH(t, c, root, "gone"), lookupFH(t, c, root, "hangs"), lookupFH(t, c, root, "good")
 			for range 100 {
 				for _, h := range []nfs3.FH{gone, hangs} {

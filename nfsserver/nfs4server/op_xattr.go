@@ -21,6 +21,9 @@ import (
 // unless it is nil.
 func (x *compound) checkXattrs(ctx context.Context, key []byte) nfs4.Status {
 	if x.current.node == nil {
+		if err := x.current.use.Export.TriggerAutomount(); err != nil {
+			return x.toStatus(err)
+		}
 		if x.current.use.Export.Xattrs == nil {
 			return nfs4.ErrNotSupp
 		}
