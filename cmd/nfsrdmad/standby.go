@@ -252,7 +252,7 @@ func (o *serveOptions) watchTenure(h *standby.Host, log *slog.Logger) (end func(
 		}
 		err := h.Err()
 		if err == nil {
-			err = errors.New("the process or its machine was stopped")
+			err = errors.New("the file system has not responded, or the process or its machine was stopped")
 		}
 		log.Error("this host may serve no longer, because its beat was not written in time: it executes no more calls, resets all connections and exits with status 75; another host may serve now, and this one waits when it starts again", "err", err)
 		if reset := o.daemon.standby.reset.Load(); reset != nil {
