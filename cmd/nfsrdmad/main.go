@@ -10,6 +10,7 @@ import (
 
 	"github.com/nfsrdma/nfsrdma/internal/buildinfo"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/internal/probe"
 )
 
 // version is set by the linker (see Makefile).
@@ -30,7 +31,7 @@ func newRoot() *cobra.Command {
 		Use:   "nfsrdmad",
 		Short: "Serve directories over NFS on RDMA, without a kernel module or an RDMA card",
 	}
-	root.AddCommand(newServeCommand(), newExportsCommand(), newReloadCommand(), newLogCommand(), newStatusCommand(), newClientsCommand(), newLocksCommand(), newTraceCommand(), newDoctorCommand(), newProbeCommand(), newProbeGuardCommand(), newCertCommand(), cli.NewCompletion("nfsrdmad"))
+	root.AddCommand(newServeCommand(), newExportsCommand(), newReloadCommand(), newLogCommand(), newStatusCommand(), newClientsCommand(), newLocksCommand(), newTraceCommand(), newDoctorCommand(), newProbeCommand(), newHiddenCommand(guardCommand, probe.RunGuard), newHiddenCommand(workerCommand, probe.RunWorker), newCertCommand(), cli.NewCompletion("nfsrdmad"))
 	cli.AddVersion(root, buildinfo.Line("nfsrdmad", version))
 	return root
 }

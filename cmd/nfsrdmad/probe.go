@@ -55,7 +55,7 @@ directory; otherwise it removes that file.`,
 			if err != nil {
 				return err
 			}
-			o.Guard = []string{self, guardCommand}
+			o.Guard, o.Worker = []string{self, guardCommand}, []string{self, workerCommand}
 			if err = probe.Run(cmd.Context(), &o); errors.Is(err, probe.ErrUnusable) {
 				fmt.Fprintln(o.Err, err)
 				return cli.ErrReported
@@ -75,13 +75,16 @@ directory; otherwise it removes that file.`,
 	return cmd
 }
 
-// guardCommand is hidden: see probe.RunGuard.
-const guardCommand = "probe-guard"
+// The hidden commands of probe: see probe.RunGuard and probe.RunWorker.
+const (
+	guardCommand  = "probe-guard"
+	workerCommand = "probe-worker"
+)
 
-func newProbeGuardCommand() *cobra.Command {
+func newHiddenCommand(name string, run func(args []string) error) *cobra.Command {
 	return &cobra.Command{
-		Use: guardCommand, Hidden: true,
-		RunE: func(_ *cobra.Command, args []string) error { return probe.RunGuard(args) },
+		Use: name, Hidden: true, DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error { return run(args) },
 	}
 }
 

@@ -142,7 +142,7 @@ func TestProbe(t *testing.T) {
 }
 
 // TestProbeLate checks the late test's verdict and record in each mode of a file
-// system.
+// system, and that it finds the process that serves the mount.
 func TestProbeLate(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -150,10 +150,8 @@ func TestProbeLate(t *testing.T) {
 		fences  bool
 		want    string
 	}{
-		{"fences at once", clusterfs.Options{Fences: true}, true, "fences: the late write failed"},
-		{"fences later", clusterfs.Options{Fences: true, KeepLocks: time.Second}, true, "fences: the late write failed"},
-		{"does not fence, at once", clusterfs.Options{}, false, "does NOT fence: a late write of a host that had lost its lock replaced synced data, and its fsync returned success"},
-		{"does not fence, later", clusterfs.Options{KeepLocks: time.Second}, false, "does NOT fence: a late write of a host that had lost its lock replaced synced data, and its fsync returned success"},
+		{"fences", clusterfs.Options{Fences: true, KeepLocks: time.Second}, true, "fences: the late write failed"},
+		{"does not fence", clusterfs.Options{}, false, "does NOT fence: a late write of a host that had lost its lock replaced synced data, and its fsync returned success"},
 		{"keeps locks", clusterfs.Options{KeepLocks: clusterfs.Never, Fences: true}, false, "has kept the lock of the silent host"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -163,12 +161,12 @@ func TestProbeLate(t *testing.T) {
 				record := filepath.Join(fs.Backing, "fencing.json")
 				require.NoError(t, os.WriteFile(record, []byte("of an earlier test"), 0o600))
 				ha, hb := fs.Mount("a"), fs.Mount("b")
-				a := startProbe(t, "a", ha.Dir, "--late", "--silence=8s", "--cut", signalCommand(t, "STOP", ha.PID), "--restore", signalCommand(t, "CONT", ha.PID))
+				a := startProbe(t, "a", ha.Dir, "--late", "--silence=8s")
 				a.awaitText(t, "now run on the other host")
 				b := startProbe(t, "b", hb.Dir, "--late")
 				if tt.fences {
 					_, code, _ := strings.Cut(a.awaitText(t, "mount the file system here anew"), "on host b: ")
-					_, err := io.WriteString(b.stdin, code[:6]+"\n")
+					_, err := io.WriteString(b.stdin, "wrong\n"+code[:6]+"\n")
 					require.NoError(t, err)
 				}
 				for _, p := range []*probeProc{a, b} {
@@ -177,18 +175,63 @@ func TestProbeLate(t *testing.T) {
 					assert.Contains(t, out, tt.want)
 				}
 				assertNoProbeFiles(t, fs.Backing)
-				b2, err := os.ReadFile(record)
-				if !tt.fences {
-					assert.ErrorIs(t, err, os.ErrNotExist)
-					return
+				assertRecord(t, record, tt.fences)
+			})
+		})
+	}
+}
+
+// assertRecord checks fencing.json, which there is only if the file system fences.
+func assertRecord(t *testing.T, name string, fences bool) {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if !fences {
+		assert.ErrorIs(t, err, os.ErrNotExist)
+		return
+	}
+	require.NoError(t, err)
+	var got probe.Record
+	require.NoError(t, json.Unmarshal(b, &got))
+	assert.NotZero(t, got.Tested)
+	assert.NotEmpty(t, got.Source)
+	got.Tested, got.Source = time.Time{}, ""
+	assert.Equal(t, probe.Record{Version: 1, FileSystem: clusterfs.Kind, Fences: true, Hosts: [2]string{"a", "b"}}, got)
+}
+
+// TestProbeShowsNothing checks that the late test has no verdict, and keeps the record,
+// if no write of the first host has waited.
+func TestProbeShowsNothing(t *testing.T) {
+	for name, tt := range map[string]struct{ cut, want string }{
+		"not cut off":  {"true", "nothing is shown: "},
+		"cannot cut":   {"false", "false: exit status 1"},
+		"mount killed": {"kill -STOP PID", "nothing is shown: the late write"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			nstest.Run(t, func(t *testing.T) {
+				fs := clusterfs.Start(t, clusterfs.Options{Fences: true})
+				record := filepath.Join(fs.Backing, "fencing.json")
+				require.NoError(t, os.WriteFile(record, []byte("of an earlier test"), 0o600))
+				ha, hb := fs.Mount("a"), fs.Mount("b")
+				a := startProbe(t, "a", ha.Dir, "--late", "--silence=8s", "--cut", strings.Replace(tt.cut, "PID", strconv.Itoa(ha.PID), 1), "--restore", "true")
+				a.awaitText(t, "now run on the other host")
+				b := startProbe(t, "b", hb.Dir, "--late")
+				if name == "mount killed" {
+					a.awaitText(t, "is cut off from the file system")
+					b.awaitText(t, "the lock of host a was free")
+					ha.Kill()
 				}
-				require.NoError(t, err)
-				var got probe.Record
-				require.NoError(t, json.Unmarshal(b2, &got))
-				assert.NotZero(t, got.Tested)
-				assert.NotEmpty(t, got.Source)
-				got.Tested, got.Source = time.Time{}, ""
-				assert.Equal(t, probe.Record{Version: 1, FileSystem: clusterfs.Kind, Fences: true, Hosts: [2]string{"a", "b"}}, got)
+				status, out, errs := a.wait()
+				assert.Equal(t, 1, status)
+				assert.Empty(t, out)
+				assert.Contains(t, errs, tt.want)
+				if name == "mount killed" {
+					b.cmd.Process.Signal(unix.SIGTERM)
+				}
+				status, out, _ = b.wait()
+				assert.Equal(t, 1, status)
+				assert.Empty(t, out)
+				assert.FileExists(t, record)
 			})
 		})
 	}
@@ -203,25 +246,103 @@ func signalCommand(t *testing.T, signal string, pid int) string {
 }
 
 // TestProbeRestores checks that a host which was cut off is restored when its probe
-// ends early, and that the late test finds the process that serves the mount.
+// ends early.
 func TestProbeRestores(t *testing.T) {
-	for _, signal := range []unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGKILL} {
-		t.Run(unix.SignalName(signal), func(t *testing.T) {
-			t.Parallel()
-			nstest.Run(t, func(t *testing.T) {
-				fs := clusterfs.Start(t, clusterfs.Options{})
-				ha, hb := fs.Mount("a"), fs.Mount("b")
-				a := startProbe(t, "a", ha.Dir, "--late", "--silence=1h", "--cut", signalCommand(t, "STOP", ha.PID), "--restore", signalCommand(t, "CONT", ha.PID))
-				a.awaitText(t, "now run on the other host")
-				startProbe(t, "b", hb.Dir, "--late")
-				a.awaitText(t, "is cut off from the file system")
-				require.NoError(t, a.cmd.Process.Signal(signal))
-				status, _, _ := a.wait()
-				assert.NotZero(t, status)
-				require.NoError(t, os.WriteFile(filepath.Join(ha.Dir, "file"), nil, 0o600), "the mount works again")
-			})
-		})
+	nstest.Run(t, func(t *testing.T) {
+		for _, signal := range []unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGKILL} {
+			fs := clusterfs.Start(t, clusterfs.Options{})
+			ha, hb := fs.Mount("a"), fs.Mount("b")
+			a := startProbe(t, "a", ha.Dir, "--late", "--silence=1h", "--cut", signalCommand(t, "STOP", ha.PID), "--restore", signalCommand(t, "CONT", ha.PID))
+			a.awaitText(t, "now run on the other host")
+			startProbe(t, "b", hb.Dir, "--late")
+			a.awaitText(t, "is cut off from the file system")
+			require.NoError(t, a.cmd.Process.Signal(signal))
+			status, _, _ := a.wait()
+			assert.NotZero(t, status)
+			require.NoError(t, os.WriteFile(filepath.Join(ha.Dir, "file"), nil, 0o600), "the mount works again")
+		}
+	})
+}
+
+// TestProbeCannotRestore checks that a probe ends although its host cannot be restored,
+// and that the host is restored as soon as it can be.
+func TestProbeCannotRestore(t *testing.T) {
+	nstest.Run(t, func(t *testing.T) {
+		fs := clusterfs.Start(t, clusterfs.Options{})
+		ha, hb := fs.Mount("a"), fs.Mount("b")
+		script, able := filepath.Join(t.TempDir(), "restore"), filepath.Join(t.TempDir(), "able")
+		require.NoError(t, os.WriteFile(script, []byte("test -e "+able+" && "+signalCommand(t, "CONT", ha.PID)), 0o600))
+		a := startProbe(t, "a", ha.Dir, "--late", "--silence=1h", "--cut", signalCommand(t, "STOP", ha.PID), "--restore", "sh "+script)
+		a.awaitText(t, "now run on the other host")
+		startProbe(t, "b", hb.Dir, "--late")
+		a.awaitText(t, "is cut off from the file system")
+		require.NoError(t, a.cmd.Process.Signal(unix.SIGTERM))
+		status, _, errs := a.wait()
+		assert.Equal(t, 1, status)
+		assert.Contains(t, errs, "this host is still cut off, and a process goes on to restore it: sh "+script+": exit status 1")
+		require.NoError(t, os.WriteFile(able, nil, 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(ha.Dir, "file"), nil, 0o600), "the mount works again")
+	})
+}
+
+// TestProbeHangs checks that a probe ends with a signal although the file system has
+// accepted an operation of its and does not respond, so that no signal ends it.
+func TestProbeHangs(t *testing.T) {
+	nstest.Run(t, func(t *testing.T) {
+		fs := clusterfs.Start(t, clusterfs.Options{})
+		ha := fs.Mount("a")
+		a := startProbe(t, "a", ha.Dir)
+		a.awaitText(t, "now run on the other host")
+		ha.Hang()
+		t.Cleanup(ha.Restore)
+		require.NoError(t, a.cmd.Process.Signal(unix.SIGTERM))
+		status, _, errs := a.wait()
+		assert.Equal(t, 1, status)
+		assert.Contains(t, errs, "terminated signal received")
+		assert.Contains(t, errs, "later: the file system does not respond")
+	})
+}
+
+// TestProbeAsks checks that the administrator is asked to cut the host off if two
+// processes could be the one that serves the mount.
+func TestProbeAsks(t *testing.T) {
+	nstest.Run(t, func(t *testing.T) {
+		fs := clusterfs.Start(t, clusterfs.Options{})
+		ha, hb := fs.Mount("a"), fs.Mount("b")
+		shareDevice(t, ha.PID)
+		a := startProbe(t, "a", ha.Dir, "--late", "--silence=8s")
+		a.awaitText(t, "now run on the other host")
+		b := startProbe(t, "b", hb.Dir, "--late")
+		a.awaitText(t, "cut this host off from the servers of the file system now")
+		ha.Stop()
+		a.awaitText(t, "restore the connection of this host")
+		ha.Continue()
+		for _, p := range []*probeProc{a, b} {
+			status, out, errs := p.wait()
+			assert.Equal(t, 1, status, errs)
+			assert.Contains(t, out, "does NOT fence")
+		}
+	})
+}
+
+// shareDevice opens a process's FUSE device in this process too.
+func shareDevice(t *testing.T, pid int) {
+	t.Helper()
+	process, err := unix.PidfdOpen(pid, 0)
+	require.NoError(t, err)
+	defer unix.Close(process)
+	fds, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/fd/*")
+	require.NoError(t, err)
+	for _, name := range fds {
+		if target, _ := os.Readlink(name); target == "/dev/fuse" {
+			number, _ := strconv.Atoi(filepath.Base(name))
+			fd, err := unix.PidfdGetfd(process, number, 0)
+			require.NoError(t, err)
+			t.Cleanup(func() { unix.Close(fd) })
+			return
+		}
 	}
+	require.Fail(t, "the process has no FUSE device")
 }
 
 // TestProbeAlone checks that hosts which do not share a file system wait for each other

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -26,13 +27,14 @@ import (
 // does not wait for the end of the probe, because a killed process ends only after its
 // pending file operations.
 type guard struct {
-	manual bool // the administrator does it
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	out    *bufio.Reader
-	once   sync.Once
-	stop   chan struct{} // stops keepAlive
-	alive  sync.WaitGroup
+	manual  bool // the administrator does it
+	cmd     *exec.Cmd
+	in      io.WriteCloser
+	replies chan string // closed when the guard has ended
+	once    sync.Once
+	err     error         // of close
+	stop    chan struct{} // stops keepAlive
+	alive   sync.WaitGroup
 }
 
 const (
@@ -40,21 +42,29 @@ const (
 	aliveMessage = "alive\n"
 	alivePeriod  = time.Second
 	aliveLimit   = 5 * time.Second
+	commandLimit = 30 * time.Second // for --cut and --restore
+	restoreLimit = 2 * commandLimit // for the guard to restore the host
+	retryPeriod  = 2 * time.Second
+	retries      = 1800 // of restoring, about an hour
 )
 
 // startGuard starts the guard. Without commands, it stops the process that serves the
 // mount, if exactly one does.
 func startGuard(o *Options, m mountinfo.Mount) (*guard, error) {
-	pid := 0
+	var server *os.File
 	if o.Cut == "" {
-		if pid = findServer(m); pid == 0 {
+		if server = openServer(m); server == nil {
 			return &guard{manual: true}, nil
 		}
+		defer server.Close()
 	}
-	args := append(o.Guard[1:len(o.Guard):len(o.Guard)], strconv.Itoa(pid), o.Cut, o.Restore)
-	g := &guard{cmd: exec.Command(o.Guard[0], args...)}
+	args := append(o.Guard[1:len(o.Guard):len(o.Guard)], o.Cut, o.Restore)
+	g := &guard{cmd: exec.Command(o.Guard[0], args...), replies: make(chan string), stop: make(chan struct{})}
 	g.cmd.Stderr = os.Stderr
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if server != nil {
+		g.cmd.ExtraFiles = []*os.File{server}
+	}
 	var err error
 	if g.in, err = g.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -63,14 +73,13 @@ func startGuard(o *Options, m mountinfo.Mount) (*guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.out = bufio.NewReader(out)
 	if err := g.cmd.Start(); err != nil {
 		return nil, err
 	}
+	go readLines(context.Background(), out, g.replies)
 	if err := g.await(); err != nil {
 		return nil, err
 	}
-	g.stop = make(chan struct{})
 	g.alive.Go(g.keepAlive)
 	return g, nil
 }
@@ -90,11 +99,11 @@ func (g *guard) keepAlive() {
 
 // await waits for the guard's reply: an empty line, or an error.
 func (g *guard) await() error {
-	line, err := g.out.ReadString('\n')
-	if err != nil {
-		return fmt.Errorf("the guard of the test has ended: %w", err)
+	line, ok := <-g.replies
+	if !ok {
+		return errors.New("the guard of the test has ended")
 	}
-	if line = strings.TrimSpace(line); line != "" {
+	if line != "" {
 		return errors.New(line)
 	}
 	return nil
@@ -108,41 +117,83 @@ func (g *guard) cut() error {
 	return g.await()
 }
 
-// close restores the host, and ends the guard.
-func (g *guard) close() {
+// close restores the host, and ends the guard. A guard that cannot restore the host
+// goes on to try it.
+func (g *guard) close() error {
 	if g.manual {
-		return
+		return nil
 	}
 	g.once.Do(func() {
 		close(g.stop)
-		g.alive.Wait()
 		g.in.Close()
-		_, _ = io.Copy(io.Discard, g.out)
-		_ = g.cmd.Wait()
+		g.err = g.awaitRestored()
 	})
+	return g.err
 }
 
-// findServer returns the only process that serves a FUSE mount, or 0.
+func (g *guard) awaitRestored() error {
+	limit := time.After(restoreLimit)
+	why := "the command has not ended"
+	for {
+		select {
+		case line, ok := <-g.replies:
+			if !ok {
+				g.alive.Wait()
+				return g.cmd.Wait()
+			}
+			if why = line; line == "" { // of a cut
+				continue
+			}
+		case <-limit:
+		}
+		return fmt.Errorf("this host is still cut off, and a process goes on to restore it: %s", why)
+	}
+}
+
+// openServer returns the only process that serves a FUSE mount, and no other mount, as
+// a descriptor, or nil.
+func openServer(m mountinfo.Mount) *os.File {
+	pid := findServer(m)
+	if pid == 0 {
+		return nil
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil
+	}
+	if findServer(m) != pid { // another process may have got the number
+		unix.Close(fd)
+		return nil
+	}
+	return os.NewFile(uintptr(fd), "pidfd")
+}
+
+// findServer returns the only process that serves a FUSE mount, and no other mount, or
+// 0. It is 0 if the kernel does not tell whose connection a descriptor is: the process
+// could serve any mount.
 func findServer(m mountinfo.Mount) (pid int) {
 	if m.Kind != "fuse" && !strings.HasPrefix(m.Kind, "fuse.") {
 		return 0
 	}
 	_, connection, _ := strings.Cut(m.Device, ":")
-	found := map[int]bool{}
+	servers, others := map[int]bool{}, map[int]bool{}
 	links, _ := filepath.Glob("/proc/[0-9]*/fd/*")
 	for _, link := range links {
 		if target, err := os.Readlink(link); err != nil || target != "/dev/fuse" {
 			continue
 		}
 		parts := strings.Split(link, "/")
-		other := connectionOf("/proc/" + parts[2] + "/fdinfo/" + parts[4])
-		if p, err := strconv.Atoi(parts[2]); err == nil && (other == "" || other == connection) {
-			found[p] = true
+		p, _ := strconv.Atoi(parts[2])
+		if connectionOf("/proc/"+parts[2]+"/fdinfo/"+parts[4]) == connection {
+			servers[p] = true
+		} else {
+			others[p] = true
 		}
 	}
-	if len(found) == 1 {
-		for pid = range found {
-		}
+	for pid = range servers {
+	}
+	if len(servers) != 1 || others[pid] {
+		return 0
 	}
 	return pid
 }
@@ -159,63 +210,82 @@ func connectionOf(fdinfo string) string {
 	return ""
 }
 
-// RunGuard is the guard's process. Its arguments are a process, or 0 and two commands.
+// RunGuard is the guard's process. Its arguments are two commands, or two empty ones if
+// descriptor 3 is the process to stop.
 func RunGuard(args []string) error {
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGPIPE)
-	if len(args) != 3 {
+	if len(args) != 2 {
 		return errors.New("this command is a part of nfsrdmad probe --late")
 	}
-	cut, restore := func() error { return runCommand(args[1]) }, func() error { return runCommand(args[2]) }
-	if pid, _ := strconv.Atoi(args[0]); pid > 0 {
-		fd, err := unix.PidfdOpen(pid, 0)
-		if err != nil {
-			return fmt.Errorf("process %d: %w", pid, err)
+	cut := func(ctx context.Context) error { return runCommand(ctx, args[0]) }
+	restore := func() error { return runCommand(context.Background(), args[1]) }
+	if args[0] == "" {
+		const server = 3
+		unix.CloseOnExec(server)
+		cut = func(context.Context) error { return unix.PidfdSendSignal(server, unix.SIGSTOP, nil, 0) }
+		restore = func() error {
+			err := unix.PidfdSendSignal(server, unix.SIGCONT, nil, 0)
+			if errors.Is(err, unix.ESRCH) { // it has ended
+				return nil
+			}
+			return err
 		}
-		cut = func() error { return unix.PidfdSendSignal(fd, unix.SIGSTOP, nil, 0) }
-		restore = func() error { return unix.PidfdSendSignal(fd, unix.SIGCONT, nil, 0) }
 	}
 	fmt.Println()
-	messages := make(chan string)
-	go readMessages(messages)
-	if !awaitCut(messages) {
-		return nil
-	}
-	err := cut()
-	fmt.Println(describe(err))
-	for isAlive := true; isAlive; {
-		select {
-		case _, isAlive = <-messages:
-		case <-time.After(aliveLimit):
-			isAlive = false
+	messages := make(chan string, 1)
+	ctx, end := context.WithCancel(context.Background())
+	go func() {
+		readLines(ctx, os.Stdin, messages)
+		end()
+	}()
+	for first := range messages {
+		if first+"\n" == cutMessage {
+			fmt.Println(describe(cut(ctx)))
+			awaitSilence(ctx, messages)
+			return restoreHost(restore)
 		}
-	}
-	for err = restore(); err != nil; err = restore() {
-		fmt.Fprintln(os.Stderr, "cannot restore this host, and try again:", err)
-		time.Sleep(2 * time.Second)
 	}
 	return nil
 }
 
-// readMessages sends the lines of standard input, and closes the channel at its end.
-func readMessages(messages chan<- string) {
-	defer close(messages)
-	for input := bufio.NewReader(os.Stdin); ; {
-		line, err := input.ReadString('\n')
-		if err != nil {
+// awaitSilence waits until the probe has ended, or hangs.
+func awaitSilence(ctx context.Context, messages <-chan string) {
+	for {
+		select {
+		case _, isAlive := <-messages:
+			if !isAlive {
+				return
+			}
+		case <-ctx.Done():
+			return
+		case <-time.After(aliveLimit):
 			return
 		}
-		messages <- line
 	}
 }
 
-// awaitCut reports false if the probe ends without a cut.
-func awaitCut(messages <-chan string) bool {
-	for m := range messages {
-		if m == cutMessage {
-			return true
+// restoreHost restores the host, again if it fails.
+func restoreHost(restore func() error) (err error) {
+	for range retries {
+		if err = restore(); err == nil {
+			return nil
+		}
+		fmt.Println(describe(err))
+		time.Sleep(retryPeriod)
+	}
+	return err
+}
+
+// readLines sends lines without their ends, and closes the channel after the last one.
+func readLines(ctx context.Context, from io.Reader, lines chan<- string) {
+	defer close(lines)
+	for s := bufio.NewScanner(from); s.Scan(); {
+		select {
+		case lines <- s.Text():
+		case <-ctx.Done():
+			return
 		}
 	}
-	return false
 }
 
 func describe(err error) string {
@@ -225,13 +295,19 @@ func describe(err error) string {
 	return strings.ReplaceAll(err.Error(), "\n", " ")
 }
 
-// runCommand runs a command without a shell.
-func runCommand(command string) error {
+// runCommand runs a command without a shell, and kills it after commandLimit.
+func runCommand(ctx context.Context, command string) error {
+	ctx, cancel := context.WithTimeout(ctx, commandLimit)
+	defer cancel()
 	words := strings.Fields(command)
 	if len(words) == 0 {
-		return nil
+		return errors.New("the command is empty")
 	}
-	out, err := exec.Command(words[0], words[1:]...).CombinedOutput()
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s: %w: %s", command, err, strings.TrimSpace(string(out)))
 	}

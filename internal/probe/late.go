@@ -1,7 +1,7 @@
 package probe
 
 import (
-	"bufio"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -11,6 +11,9 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -38,9 +41,15 @@ type Record struct {
 
 // lateResult is what host 1 tells after it was restored.
 type lateResult struct {
+	Err               string `json:",omitempty"` // nothing is shown
 	WriteErr, SyncErr string
 	Content           string // that host 1 reads
 }
+
+// lateMargin is the time since the last sign of life of host 1 within which its late
+// write must wait, and before which host 2 does not try the lock. So the write was
+// there before the lock changed hands, whatever the clocks say.
+func lateMargin(silence time.Duration) time.Duration { return min(silence/4, 10*time.Second) }
 
 // testLate is the test whether the file system executes a write of a host that has
 // lost its lock:
@@ -78,19 +87,24 @@ func (r *run) lateOne(g *guard) error {
 	if _, err := r.hearMessage(); err != nil {
 		return err
 	}
-	if err := r.cut(g); err != nil {
-		return errors.Join(err, r.tell(message{Err: err.Error()}))
-	}
-	fmt.Fprintf(r.o.Err, "this host is cut off from the file system for %v\n", r.o.Silence)
-	result := make(chan lateResult, 1)
-	go func() { result <- writeLate(f) }()
-	if err := sleep(r.ctx, r.o.Silence); err != nil {
+	if err := r.beat(); err != nil { // from which lateMargin counts
 		return err
+	}
+	r.cutOff.Store(true)
+	if err := r.cut(g); err != nil {
+		return errors.Join(err, g.close(), r.tell(message{Err: err.Error()}))
+	}
+	result, err := r.queueLate(f)
+	if err == nil {
+		fmt.Fprintf(r.o.Err, "this host is cut off from the file system for %v\n", r.o.Silence)
+		err = r.awaitSilence(result)
 	}
 	if g.manual {
 		fmt.Fprintln(r.o.Err, "restore the connection of this host to the file system now")
 	}
-	g.close()
+	if err := errors.Join(err, g.close()); err != nil {
+		return errors.Join(err, r.tell(message{Err: err.Error()}))
+	}
 	return r.judgeOne(result, word)
 }
 
@@ -101,26 +115,75 @@ func (r *run) cut(g *guard) error {
 	}
 	fmt.Fprintln(r.o.Err, "cut this host off from the servers of the file system now, without unmounting it (a firewall rule, the network cable), and restore the connection when you are told to")
 	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); {
-		if s := r.ownSilence(); s < 0 || s > 3*time.Second {
+		if r.ownSilence() > lateMargin(r.o.Silence)/2 {
 			return nil
 		}
-		if err := sleep(r.ctx, 4*time.Second); err != nil {
+		if err := sleep(r.ctx, pollPeriod); err != nil {
 			return err
 		}
 	}
 	return errors.New("this host is still connected to the file system")
 }
 
-// writeLate makes the late write and its fsync, both of which wait while the host is
+// queueLate starts the late write, and waits until the kernel has it.
+func (r *run) queueLate(f *os.File) (<-chan lateResult, error) {
+	result, thread := make(chan lateResult, 1), make(chan int, 1)
+	go func() {
+		runtime.LockOSThread()
+		thread <- unix.Gettid()
+		result <- writeLate(f)
+	}()
+	call := fmt.Sprintf("/proc/self/task/%d/syscall", <-thread)
+	for r.ownSilence() < lateMargin(r.o.Silence) && len(result) == 0 {
+		if b, err := os.ReadFile(call); err != nil {
+			return nil, err
+		} else if isWaiting(string(b)) && len(result) == 0 {
+			return result, nil
+		}
+		if err := sleep(r.ctx, pollPeriod); err != nil {
+			return nil, err
+		}
+	}
+	return nil, errors.New("nothing is shown: no write waits in this host, which is not cut off, or was not quickly enough (use a longer --silence)")
+}
+
+// isWaiting reports whether a thread waits in a write or fsync, from its file syscall
+// in /proc.
+func isWaiting(call string) bool {
+	number, _, _ := strings.Cut(call, " ")
+	return number == strconv.Itoa(unix.SYS_PWRITE64) || number == strconv.Itoa(unix.SYS_FSYNC)
+}
+
+// awaitSilence waits for the end of the silence, until which the late write must wait.
+func (r *run) awaitSilence(result <-chan lateResult) error {
+	select {
+	case res := <-result:
+		return fmt.Errorf("nothing is shown: the late write has ended before this host was restored%s", strings.TrimSuffix(": "+res.firstError(), ": "))
+	case <-time.After(r.o.Silence):
+		return nil
+	case <-r.ctx.Done():
+		return context.Cause(r.ctx)
+	}
+}
+
+// writeLate makes the late write and its fsync, one of which waits while the host is
 // cut off.
 func writeLate(f *os.File) (res lateResult) {
-	if _, err := f.WriteAt([]byte(contentLate), 0); err != nil {
-		res.WriteErr = err.Error()
-	}
-	if err := unix.Fsync(int(f.Fd())); err != nil {
-		res.SyncErr = err.Error()
+	_, writeErr := f.WriteAt([]byte(contentLate), 0)
+	syncErr := unix.Fsync(int(f.Fd()))
+	res.WriteErr, res.SyncErr = describe(writeErr), describe(syncErr)
+	if first := cmp.Or(writeErr, syncErr); isUnrelated(first) {
+		res.Err = "nothing is shown: the late write failed for another reason than a fence: " + first.Error()
 	}
 	return res
+}
+
+// isUnrelated reports whether an error of the late write does not come from a fence: no
+// space, or the end of the mount's process (ECONNABORTED).
+func isUnrelated(err error) bool {
+	return slices.ContainsFunc([]error{unix.ENOSPC, unix.EDQUOT, unix.ENOMEM, unix.EINTR, unix.ECONNABORTED}, func(e error) bool {
+		return errors.Is(err, e)
+	})
 }
 
 // judgeOne tells host 2 how the late write has ended. A host that was fenced cannot
@@ -135,7 +198,11 @@ func (r *run) judgeOne(result <-chan lateResult, code string) error {
 		return errors.New("the late write has not ended 10 minutes after this host was restored")
 	}
 	res.Content = readUncached(r.path("late"))
-	if err := r.tell(res); err != nil {
+	err := r.tell(res)
+	if res.Err != "" {
+		return errors.Join(errors.New(res.Err), err)
+	}
+	if err != nil {
 		if res.WriteErr == "" && res.SyncErr == "" {
 			return fmt.Errorf("the late write has succeeded, but this host cannot use the file system: %w", err)
 		}
@@ -226,16 +293,13 @@ func (r *run) lateTwo() error {
 // takeOver waits for the lock, writes, and judges what host 1 tells.
 func (r *run) takeOver(f *os.File, silence time.Duration, hash []byte) (Finding, error) {
 	var res lateResult
-	var m struct {
-		lateResult
-		Err string
-	}
+	margin := lateMargin(silence)
 	took, err := r.waitFor(2*silence+5*time.Minute, func() bool {
-		r.back, _ = r.tryHear(&m)
-		return r.back || flock.lock(f) == nil
+		r.back, _ = r.tryHear(&res)
+		return r.back || r.silence() > margin && flock.lock(f) == nil
 	})
-	if m.Err != "" {
-		err = fmt.Errorf("on host %s: %s", r.peer.Host, m.Err)
+	if res.Err != "" {
+		err = fmt.Errorf("on host %s: %s", r.peer.Host, res.Err)
 	}
 	if err != nil {
 		return Finding{}, err
@@ -250,7 +314,7 @@ func (r *run) takeOver(f *os.File, silence time.Duration, hash []byte) (Finding,
 	if err := f.Sync(); err != nil {
 		return Finding{}, err
 	}
-	if r.silence() > silence-min(silence/4, 10*time.Second) {
+	if r.silence() > silence-margin {
 		return Finding{Level: levelFail, Found: fmt.Sprintf("the lock was free only after %.0f s", took.Seconds()), Then: "nothing is shown about late writes: use a longer --silence"}, nil
 	}
 	confirmed, err := r.awaitResult(&res, silence, hash)
@@ -265,9 +329,12 @@ func (r *run) takeOver(f *os.File, silence time.Duration, hash []byte) (Finding,
 func (r *run) awaitResult(res *lateResult, silence time.Duration, hash []byte) (confirmed bool, err error) {
 	fmt.Fprintf(r.o.Err, "NEW is written; if host %s prints a code, type it here\n", r.peer.Host)
 	codes := make(chan string)
-	go readLines(r, codes)
+	go readLines(r.ctx, r.o.In, codes)
 	for deadline := time.Now().Add(silence + 10*time.Minute); time.Now().Before(deadline); {
-		if r.back, err = r.tryHear(res); r.back || err != nil {
+		if r.back, err = r.tryHear(res); r.back && res.Err != "" {
+			err = fmt.Errorf("on host %s: %s", r.peer.Host, res.Err)
+		}
+		if r.back || err != nil {
 			return false, err
 		}
 		select {
@@ -289,20 +356,11 @@ func (r *run) awaitResult(res *lateResult, silence time.Duration, hash []byte) (
 	return false, nil
 }
 
-func readLines(r *run, lines chan<- string) {
-	defer close(lines)
-	for s := bufio.NewScanner(r.o.In); s.Scan(); {
-		select {
-		case lines <- s.Text():
-		case <-r.ctx.Done():
-			return
-		}
-	}
-}
-
 func judgeLate(back, confirmed bool, res *lateResult, content string) Finding {
 	replaced := content == contentLate || res.Content == contentLate
 	switch {
+	case !replaced && content != contentNew:
+		return Finding{Level: levelFail, Found: fmt.Sprintf("nothing is shown about late writes: this host reads %q, and has written %q", content, contentNew), Then: "run the test again"}
 	case confirmed && !replaced:
 		return Finding{Level: levelOK, Found: "fences: the late write failed", Then: "recorded in fencing.json"}
 	case !back && !replaced:

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -49,7 +50,7 @@ type meeting struct {
 
 	mu       sync.Mutex
 	hello    hello
-	lastBeat time.Time // when the last own beat was written
+	lastBeat atomic.Pointer[time.Time] // when the last own beat that was written began
 	stop     chan struct{}
 	beats    sync.WaitGroup
 
@@ -87,11 +88,12 @@ func (m *meeting) beat() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.hello.Beat++
-	m.hello.Time = time.Now()
+	now := time.Now()
+	m.hello.Time = now
 	if err := writeFile(filepath.Join(m.own, "hello"), m.hello); err != nil {
 		return err
 	}
-	m.lastBeat = time.Now()
+	m.lastBeat.Store(&now)
 	return nil
 }
 
@@ -270,14 +272,8 @@ func (m *meeting) silence() time.Duration {
 	return time.Since(m.lastAlive)
 }
 
-// ownSilence returns the time since the last own beat was on the file system.
-func (m *meeting) ownSilence() time.Duration {
-	if !m.mu.TryLock() { // a beat is being written
-		return -1
-	}
-	defer m.mu.Unlock()
-	return time.Since(m.lastBeat)
-}
+// ownSilence returns the time since an own beat began that has reached the file system.
+func (m *meeting) ownSilence() time.Duration { return time.Since(*m.lastBeat.Load()) }
 
 func sleep(ctx context.Context, d time.Duration) error {
 	select {

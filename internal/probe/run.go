@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,10 +27,16 @@ type Options struct {
 	Cut     string        // commands that cut this host off and restore it, or ""
 	Restore string
 	Guard   []string // the command that executes RunGuard
+	Worker  []string // the command that executes RunWorker
 
-	In       io.Reader // for the code of the late test
-	Out, Err io.Writer
+	In       io.Reader `json:"-"` // for the code of the late test
+	Out, Err io.Writer `json:"-"`
 }
+
+const (
+	hangLimit  = time.Minute     // without a beat of this host
+	closeLimit = 3 * time.Second // for removing the files of the probe
+)
 
 // ErrUnusable is returned when the report, which has been printed, has a failure.
 var ErrUnusable = errors.New("not usable for a standby")
@@ -42,40 +49,81 @@ type run struct {
 	work   string          // the directory of the checks
 	mount  mountinfo.Mount
 	report Report
-	back   bool // host 1 has told how its late write has ended
+	back   bool        // host 1 has told how its late write has ended
+	cutOff atomic.Bool // this host is, or was
 }
 
-// Run runs a probe to its end.
-func Run(ctx context.Context, o *Options) error {
-	mount, err := examineDirectory(o.Dir)
-	if err != nil {
+// execute runs a probe to its end. It returns although the file system hangs; its
+// goroutines then go on.
+func execute(ctx context.Context, o *Options) (err error) {
+	var mount mountinfo.Mount
+	if err = within(ctx, o.Dir, func() (err error) {
+		mount, err = examineDirectory(o.Dir)
+		return err
+	}); err != nil {
 		return err
 	}
 	r := &run{o: o, ctx: ctx, mount: mount, report: Report{Directory: o.Dir, FileSystem: mount.Kind}}
-	var g *guard
+	g := &guard{manual: true}
 	if o.Late {
 		// The guard is started before any file of the directory is open: Linux
 		// flushes open files when a program starts, which would hang during the cut.
 		if g, err = startGuard(o, mount); err != nil {
 			return err
 		}
-		defer g.close()
 	}
-	if r.meeting, err = openMeeting(o.Dir, o.Host, o.Late); err != nil {
+	defer func() { err = errors.Join(err, g.close()) }()
+	if err = within(ctx, o.Dir, func() (err error) {
+		r.meeting, err = openMeeting(o.Dir, o.Host, o.Late)
+		return err
+	}); err != nil {
 		return fmt.Errorf("%s: %w", o.Dir, err)
 	}
-	done := make(chan error, 1)
-	go func() { done <- r.execute(g) }()
-	select {
-	case err = <-done:
-	case <-ctx.Done(): // file operations may hang
-		err = context.Cause(ctx)
-		if g != nil {
-			g.close() // so that they end
-		}
-	}
+	err = r.watch(g)
+	_ = g.close() // so that file operations end
 	r.closeSoon(err != nil)
 	return err
+}
+
+// within calls a function that may hang.
+func within(ctx context.Context, dir string, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(hangLimit):
+		return hangError(dir)
+	}
+}
+
+func hangError(dir string) error {
+	return fmt.Errorf("%s: the file system does not respond for %v", dir, hangLimit)
+}
+
+// watch makes the probe, until the file system hangs.
+func (r *run) watch(g *guard) error {
+	done := make(chan error, 1)
+	go func() { done <- r.probe(g) }()
+	ticker := time.NewTicker(beatPeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case err := <-done:
+			if err != nil && !errors.Is(err, ErrUnusable) {
+				_ = sleep(r.ctx, 4*beatPeriod) // the other must see why
+			}
+			return err
+		case <-r.ctx.Done():
+			return context.Cause(r.ctx)
+		case <-ticker.C:
+			if !r.cutOff.Load() && r.ownSilence() > hangLimit {
+				return hangError(r.o.Dir)
+			}
+		}
+	}
 }
 
 // closeSoon removes the files of the probe, or leaves them if the file system hangs.
@@ -87,13 +135,13 @@ func (r *run) closeSoon(failed bool) {
 	}()
 	select {
 	case <-closed:
-	case <-time.After(5 * time.Second):
+	case <-time.After(closeLimit):
 		fmt.Fprintf(r.o.Err, "remove %s later: the file system does not respond\n", r.own)
 	}
 }
 
-// execute meets the other probe, runs the checks and prints the report.
-func (r *run) execute(g *guard) error {
+// probe meets the other probe, runs the checks and prints the report.
+func (r *run) probe(g *guard) error {
 	if err := r.await(); err != nil {
 		return err
 	}
