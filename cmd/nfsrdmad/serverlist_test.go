@@ -43,7 +43,7 @@ type sharedHosts struct {
 func startSharedHosts(t *testing.T) *sharedHosts {
 	t.Helper()
 	h := &sharedHosts{t: t, dir: t.TempDir()}
-	h.args = []string{"--state", t.TempDir(), "--no-root-squash", "--nfs4-lease", "10s", "--exclusive", h.dir + "=/x"}
+	h.args = []string{"--state", t.TempDir(), "--no-root-squash", "--control", h.control(), "--exclusive", h.dir + "=/x"}
 	for i := range h.addrs {
 		host := randomLoopback().String()
 		h.addrs[i] = map[string]string{"rdma": freeAddr(t, host), "tcp": freeAddr(t, host)}
@@ -51,6 +51,8 @@ func startSharedHosts(t *testing.T) *sharedHosts {
 	h.startDaemon()
 	return h
 }
+
+func (h *sharedHosts) control() string { return filepath.Join(h.dir, "..", "control") }
 
 // freeAddr returns an address on a host at which nobody listens.
 func freeAddr(t *testing.T, host string) string {
@@ -145,13 +147,14 @@ func TestChangeOfHosts(t *testing.T) {
 	h := startSharedHosts(t)
 	var rewriters []*rewriter
 	var clients []*nfsrdma.Client
+	var lockClients []*nlmclient.Client
 	for _, transport := range []string{"rdma", "tcp"} {
 		c := h.dialHosts(transport)
 		fs, err := c.Mount(t.Context(), "/x")
 		require.NoError(t, err)
 		clients = append(clients, c)
 		rewriters = append(rewriters, startRewriter(t, fs, "of "+transport))
-		lockFile(t, c, rewriters[len(rewriters)-1].file)
+		lockClients = append(lockClients, lockFile(t, c, rewriters[len(rewriters)-1].file))
 	}
 	for n := range hostChanges {
 		h.moveDaemon(n%2 == 0)
@@ -159,7 +162,7 @@ func TestChangeOfHosts(t *testing.T) {
 			w.awaitRounds(t)
 			transport := []string{"rdma", "tcp"}[i]
 			assert.Equal(t, h.addrs[h.serve][transport], clients[i].Server())
-			if n%5 == 4 {
+			if n%8 == 3 {
 				awaitHostLock(t, filepath.Join(h.dir, "of "+transport))
 			}
 		}
@@ -175,15 +178,18 @@ func TestChangeOfHosts(t *testing.T) {
 		assert.Len(t, lines, 20_000)
 		assert.Len(t, slices.Compact(lines), 1, "all of one round")
 	}
-	for _, c := range clients {
+	status, _, stderr := runCommand(t, "clients", "--end-grace", "--control", h.control())
+	require.Zero(t, status, stderr) // until then, the locks could not be released
+	for i, c := range clients {
+		lockClients[i].Close()
 		require.NoError(t, c.Close())
 	}
 	require.NoError(t, h.proc.cmd.Process.Signal(unix.SIGTERM))
 	assert.Equal(t, cli.ExitOK, h.proc.waitExit().ExitStatus())
 }
 
-// lockFile locks a file until the end of the test, and reports a lost lock.
-func lockFile(t *testing.T, c *nfsrdma.Client, f *nfsclient.File) {
+// lockFile locks a file until the client that it returns is closed, and reports a lost lock.
+func lockFile(t *testing.T, c *nfsrdma.Client, f *nfsclient.File) *nlmclient.Client {
 	t.Helper()
 	line := c.Lines()[0]
 	l, err := nlmclient.New(t.Context(), nlmclient.Config{
@@ -191,15 +197,16 @@ func lockFile(t *testing.T, c *nfsrdma.Client, f *nfsclient.File) {
 		Name:   "client", NoCallback: true, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
-	t.Cleanup(l.Close)
 	l.OnLost(func([]byte, nlmclient.Owner) { t.Error("the lock was lost") })
 	require.NoError(t, l.Lock(t.Context(), &nlmclient.Request{
 		Handle: f.Handle(), Owner: nlmclient.Owner{ID: 1}, PID: 1, Cred: nfsclient.ProcessCred(),
 		Range: locks.Range{Start: 0, End: 1 << 20}, Exclusive: true,
 	}))
+	return l
 }
 
-// awaitHostLock waits until the daemon of this host holds a lock on a file for its client.
+// awaitHostLock waits until the daemon of this host holds a lock on a file for its client. It
+// fails if the client cannot reclaim the lock: the grace period is longer than the wait.
 func awaitHostLock(t *testing.T, name string) {
 	t.Helper()
 	f, err := os.OpenFile(name, os.O_RDWR, 0)

@@ -137,8 +137,11 @@ func (s *State) mustReclaimFirst(h *holder) bool {
 	if c := h.client; c != nil && c.v40 == nil {
 		return !c.reclaimed
 	}
-	r, ok := s.ledger.records[h.key]
-	return s.checkGrace() && ok && !r.current
+	if !s.checkGrace() {
+		return false
+	}
+	_, r, ok := s.reclaimRecord(h)
+	return ok && !r.current
 }
 
 // mayReclaim returns the status of a reclaim. The holder's record must have the
@@ -147,7 +150,7 @@ func (s *State) mayReclaim(h *holder, kind stateKinds) nfs4.Status {
 	if h.client != nil && h.client.reclaimed || !s.checkGrace() {
 		return nfs4.ErrNoGrace
 	}
-	switch r, ok := s.ledger.records[h.key]; {
+	switch _, r, ok := s.reclaimRecord(h); {
 	case !ok, r.current, r.onlyTrusts:
 		return nfs4.ErrNoGrace
 	case kind&^r.kinds != 0:

@@ -89,15 +89,16 @@ func (s *State) restoreRecords() {
 	if l.journal == nil {
 		return
 	}
-	s.unnotified = make(map[ownerKey]struct{})
+	s.unnotified, s.reclaimers = make(map[ownerKey]struct{}), make(map[Machine]ownerKey)
 	for key, r := range s.config.Past.clients {
-		if _, ok := machineOf(key); ok {
+		if m, ok := machineOf(key); ok {
 			s.unnotified[key] = struct{}{}
 			if r.revoked { // it may reclaim nothing, but must be notified of the restart
 				r.current = true
 				s.setRecord(key, r)
 				continue
 			}
+			s.reclaimers[m.withoutLocal()] = key
 		}
 		if r.revoked {
 			r.onlyTrusts, r.kinds = true, r.kinds&hadDelegations
@@ -160,6 +161,12 @@ func (s *State) countStale(r record, n int) {
 func (s *State) recordState(by *holder, had stateKinds, key string, h *hold) nfs4.Status {
 	by.hadKinds |= had
 	by.unusedKinds &^= had | anyState
+	if key, r, ok := s.reclaimRecord(by); ok && key != by.key {
+		if !h.isWhole() {
+			return statusNeedsState
+		}
+		s.moveRecord(by, key, r)
+	}
 	// A grant to a client whose record is not current is a reclaim, which that record covers.
 	if r, ok := s.ledger.records[by.key]; s.ledger.journal != nil && (!ok || r.current) {
 		switch now := by.newRecord(); {

@@ -45,6 +45,34 @@ func machineOf(key ownerKey) (m Machine, ok bool) {
 	return m, true
 }
 
+// withoutLocal returns m at any address of the server.
+func (m Machine) withoutLocal() Machine {
+	m.Local = netip.Addr{}
+	return m
+}
+
+// reclaimRecord returns a holder's record and its key. A Machine without one has that of the same
+// Machine at another address of the server, if that may still reclaim: the service has moved to
+// another host. State.mu is held.
+func (s *State) reclaimRecord(h *holder) (key ownerKey, r record, ok bool) {
+	if r, ok = s.ledger.records[h.key]; ok || h.machine == nil {
+		return h.key, r, ok
+	}
+	if key, ok = s.reclaimers[h.machine.withoutLocal()]; ok {
+		r, ok = s.ledger.records[key]
+	}
+	return key, r, ok && !r.current
+}
+
+// moveRecord makes the record of a Machine that reclaims at another address of the server than
+// before its own. State.mu is held.
+func (s *State) moveRecord(h *holder, from ownerKey, r record) {
+	delete(s.unnotified, from) // the Machine knows of the restart
+	s.setRecord(h.key, r)
+	h.lastRecord = s.enqueueRecord(r.appendTo(nil, h.key))
+	s.recordClientGone(from)
+}
+
 // A MachineRecord has a Machine's locks and SHAREs, by file. A Machine has no lease: it keeps its
 // state until it releases it, reports a restart, or is removed by an administrator.
 type MachineRecord struct {

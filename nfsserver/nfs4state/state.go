@@ -133,6 +133,7 @@ type State struct {
 	ledger     ledger
 	counters   counterGrants
 	unnotified map[ownerKey]struct{} // Machines not yet notified of the restart
+	reclaimers map[Machine]ownerKey  // Machines that may reclaim, without Local: their records
 	graceEnd   time.Duration         // see checkGrace
 	trimAt     time.Duration         // when Sweep next trims records
 

@@ -89,6 +89,39 @@ func (c *testClient) reclaimRange(block, exclusive bool, start, length uint64) n
 	return c.callForStatus(nlm4.ProcLock, a)
 }
 
+// TestRestartOnOtherHost checks that a client reclaims its locks at another address of the
+// server, which the service has moved to, also after several moves, and that no other client may.
+func TestRestartOnOtherHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newDiskServer(t)
+		a, b, c := g.newClient("192.0.2.1", "a"), g.newClient("192.0.2.2", "a"), g.newClient("192.0.2.1", "c")
+		require.Equal(t, nlm4.Granted, a.tryLock(true, 0, 10))
+		require.Equal(t, nlm4.Granted, a.shareFile(nlm4.ProcShare, nlm4.Read, nlm4.Write, false))
+		for _, local := range []string{"192.0.2.101:2049", "192.0.2.102:2049", "192.0.2.100:2049"} {
+			g.restartServer() // twice: the first server is asked for nothing
+			g.restartServer()
+			for _, client := range []*testClient{a, b, c} {
+				client.peer.Local = netip.MustParseAddrPort(local)
+			}
+			assert.Equal(t, nlm4.DeniedGrace, b.reclaimRange(false, true, 0, 10), "another address")
+			assert.Equal(t, nlm4.DeniedGrace, c.reclaimRange(false, true, 0, 10), "another name")
+			assert.Equal(t, nlm4.DeniedGrace, a.tryLock(true, 0, 10), "it must reclaim first")
+			assert.Equal(t, nlm4.Granted, a.reclaimRange(false, true, 0, 5))
+			assert.Equal(t, nlm4.Granted, a.reclaimRange(false, true, 5, 5))
+			assert.Equal(t, nlm4.Granted, a.shareFile(nlm4.ProcShare, nlm4.Read, nlm4.Write, true))
+			g.restartServer()
+			assert.Equal(t, nlm4.Granted, a.reclaimRange(false, true, 0, 10), "it had reclaimed before another restart")
+			assert.Equal(t, nlm4.Granted, a.shareFile(nlm4.ProcShare, nlm4.Read, nlm4.Write, true))
+			time.Sleep(time.Hour)
+			g.state.Sweep()
+			assert.Equal(t, nlm4.Denied, b.tryLock(true, 0, 1))
+			assert.Equal(t, nlm4.DeniedGrace, a.reclaimRange(false, true, 20, 1), "too late")
+		}
+		g.restartServer()
+		assert.Equal(t, 1, g.state.Grace().Clients, "the records at other addresses are gone")
+	})
+}
+
 // TestRestart: RNLM-GRACE-1, RNLM-GRACE-2, RNLM-GRACE-3, RNSM-NOTIFY-1, RNSM-NOTIFY-2, RNLM-LOCK-6,
 // RNSM-MON-1: a server that was killed notifies the hosts of clients with locks, and serves only
 // reclaims until the grace period is over.
