@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/netip"
+	"strings"
 	"time"
 )
 
@@ -56,10 +58,28 @@ func parseBeat(value []byte) (b Beat, ok bool) {
 	if len(value) != beatLen || json.Unmarshal(value, &b) != nil || b.Version != beatVersion {
 		return Beat{}, false
 	}
-	return b, b.Process != "" && (b.State == Serving || b.State == Released)
+	return b, b.Process != "" && (b.State == Serving || b.State == Released) && b.checkNames() == nil
+}
+
+// maxHostName is the maximum length of a host's name in bytes (HOST_NAME_MAX of Linux).
+const maxHostName = 64
+
+// checkNames checks the host's name and address, which become arguments of the fence command and
+// parts of messages.
+func (b *Beat) checkNames() error {
+	isOther := func(c rune) bool {
+		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("._-", c))
+	}
+	if b.Host == "" || b.Host[0] == '-' || len(b.Host) > maxHostName || strings.ContainsFunc(b.Host, isOther) {
+		return fmt.Errorf("the host name %q is not one of letters, digits, periods and hyphens", b.Host)
+	}
+	if a, err := netip.ParseAddr(b.Address); b.Address != "" && (err != nil || a.Zone() != "") {
+		return fmt.Errorf("%q is not an address", b.Address)
+	}
+	return nil
 }
 
 // tenure returns T of the host that has written the beat.
 func (b *Beat) tenure() time.Duration {
-	return min(max(0, time.Duration(b.Tenure*float64(time.Second))), MaxTenure)
+	return time.Duration(min(max(0, b.Tenure), MaxTenure.Seconds()) * float64(time.Second))
 }

@@ -37,9 +37,9 @@ type Host struct {
 	foreign  error
 }
 
-// newHost returns a host whose first beat was sent at a time.
-func newHost(cfg Config, sent int64) *Host {
-	h := &Host{cfg: cfg, over: make(chan struct{}), stop: make(chan struct{}), idle: make(chan struct{}), count: 1, last: sent}
+// newHost returns a host whose beat with a count was sent at a time.
+func newHost(cfg Config, count uint64, sent int64) *Host {
+	h := &Host{cfg: cfg, over: make(chan struct{}), stop: make(chan struct{}), idle: make(chan struct{}), count: count, last: sent}
 	h.word = h.wordAfter(sent)
 	h.Tenure = tenure.New(&h.word)
 	h.tasks.Go(h.beat)
@@ -180,10 +180,10 @@ func (h *Host) watch() {
 // Stop stops beating. The tenure then ends by itself.
 func (h *Host) Stop() {
 	h.once.Do(func() {
-		close(h.stop)
 		h.mu.Lock()
+		defer h.mu.Unlock()
+		close(h.stop) // under the lock: otherwise the last beat could close h.idle, too
 		h.closeIdle()
-		h.mu.Unlock()
 	})
 	h.tasks.Wait()
 }

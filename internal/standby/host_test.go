@@ -3,6 +3,7 @@ package standby
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -262,4 +263,59 @@ func TestFenceRetries(t *testing.T) {
 	h := <-served
 	assert.Equal(t, "b", f.lastBeat().Host)
 	h.Stop()
+}
+
+// TestStopWithLastBeat checks that the last beat may return while its host stops.
+func TestStopWithLastBeat(t *testing.T) {
+	f := new(fakeStore)
+	for range 1000 {
+		h := newHost(testConfig(f), 1, tenure.Now())
+		n, ok := h.startBeat()
+		require.True(t, ok)
+		go h.sendBeat(n)
+		h.Stop()
+		<-h.idle
+	}
+}
+
+// TestClaimsDiffer checks that each attempt to take over is a sign of life: a host whose first beat
+// was too slow tries again.
+func TestClaimsDiffer(t *testing.T) {
+	f := new(fakeStore)
+	w := NewWaiter(testConfig(f))
+	require.True(t, w.write())
+	one := f.lastBeat()
+	require.True(t, w.write())
+	assert.Greater(t, f.lastBeat().Count, one.Count)
+	w.sent = tenure.Now()
+	h := w.host()
+	defer h.Stop()
+	n, ok := h.startBeat()
+	require.True(t, ok)
+	h.sendBeat(n)
+	assert.Greater(t, f.lastBeat().Count, one.Count+1)
+}
+
+// TestStopWhileClaiming checks that a host that is stopped when it has just written its first beat is
+// returned, so that it can release the directory: others would wait for it and fence it.
+func TestStopWhileClaiming(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	f := &fakeStore{beat: encodeBeat(t, "a", Released, 1), write: func(int, []byte) error {
+		cancel()
+		return nil
+	}}
+	h, err := NewWaiter(testConfig(f)).Wait(ctx)
+	require.NoError(t, err)
+	require.NoError(t, h.Release())
+	assert.Equal(t, Released, f.lastBeat().State)
+}
+
+// TestNames checks that a host with a name that must not become an argument of a command does not wait.
+func TestNames(t *testing.T) {
+	for _, name := range []string{"", "-rf", "a b", "a\nb", "\x1b[2J", "a\u00e9", strings.Repeat("a", 65)} {
+		cfg := testConfig(new(fakeStore))
+		cfg.Beat.Host = name
+		_, err := NewWaiter(cfg).Wait(t.Context())
+		assert.ErrorContains(t, err, "the host name ", name)
+	}
 }

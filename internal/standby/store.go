@@ -2,7 +2,6 @@ package standby
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -78,22 +77,27 @@ func readFile(name string, flag int) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = unix.Munmap(aligned) }()
-	n, err := f.ReadAt(aligned, 0)
-	if err != nil && err != io.EOF {
-		return nil, err
+	n, err := unix.Pread(int(f.Fd()), aligned, 0) // f.ReadAt would read again, at an offset that is not aligned
+	if err != nil {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: err}
 	}
 	return append([]byte(nil), aligned[:n]...), nil
 }
 
 // WriteBeat writes the file in place: a replacement would take more operations, and a torn write
-// changes the content too.
+// changes the content too. It truncates a longer file, which no host has written.
 func (d *Dir) WriteBeat(content []byte) error {
 	_, missing := os.Lstat(d.beatPath())
 	f, err := os.OpenFile(d.beatPath(), os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteAt(content, 0)
+	if info, statErr := f.Stat(); statErr == nil && info.Size() > int64(len(content)) {
+		err = f.Truncate(int64(len(content)))
+	}
+	if err == nil {
+		_, err = f.WriteAt(content, 0)
+	}
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil && errors.Is(missing, fs.ErrNotExist) {
 		err = stablefile.SyncDir(d.path, (*os.File).Sync)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // TestDir checks the beat in a directory, and that a directory that is missing is no missing beat: its
@@ -30,6 +31,56 @@ func TestDir(t *testing.T) {
 	assert.Equal(t, fs.FileMode(0o600), info.Mode())
 	_, err = NewDir(filepath.Join(path, "missing"), "lock").ReadBeat()
 	assert.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+// TestHostileBeat checks that no other content than a beat is accepted, and that no kind of file makes a
+// host wait or write elsewhere.
+func TestHostileBeat(t *testing.T) {
+	path, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "elsewhere")
+	d, name := NewDir(path, "lock"), filepath.Join(path, FileName)
+	value := encodeBeat(t, "a", Serving, 1)
+	require.NoError(t, os.WriteFile(name, nil, 0o600))
+	require.NoError(t, os.Truncate(name, 1<<40))
+	got, err := d.ReadBeat()
+	require.NoError(t, err)
+	assert.Len(t, got, directLen)
+	_, ok := parseBeat(got)
+	assert.False(t, ok)
+	require.NoError(t, d.WriteBeat(value))
+	got, err = d.ReadBeat()
+	require.NoError(t, err)
+	assert.Equal(t, value, got, "a longer file becomes one")
+
+	for what, create := range map[string]func() error{
+		"link":      func() error { return os.Symlink(elsewhere, name) },
+		"pipe":      func() error { return unix.Mkfifo(name, 0o600) },
+		"directory": func() error { return os.Mkdir(name, 0o700) },
+	} {
+		require.NoError(t, os.RemoveAll(name))
+		require.NoError(t, create())
+		_, err = d.ReadBeat()
+		assert.Error(t, err, what)
+		assert.Error(t, d.WriteBeat(value), what)
+		assert.NoFileExists(t, elsewhere)
+	}
+
+	for _, bad := range []func(*Beat){
+		func(b *Beat) { b.Version = 2 },
+		func(b *Beat) { b.State = "other" },
+		func(b *Beat) { b.Process = "" },
+		func(b *Beat) { b.Host = "--force" },
+		func(b *Beat) { b.Host = "a\x1b[2J" },
+		func(b *Beat) { b.Address = "-o" },
+		func(b *Beat) { b.Address = "fe80::1%-o" },
+	} {
+		b, _ := parseBeat(value)
+		bad(&b)
+		text, err := b.encode()
+		require.NoError(t, err)
+		_, ok := parseBeat(text)
+		assert.False(t, ok, "%s", text)
+	}
+	assert.Equal(t, MaxTenure, (&Beat{Tenure: 1e300}).tenure())
 }
 
 // TestLock checks that a directory is locked when all its files are.

@@ -16,6 +16,7 @@ const (
 	StepUnlock             // give up the lock, because another host serves
 	StepWrite              // write the own first beat
 	StepServe
+	StepRefuse // another host has this host's name
 )
 
 // A Wait decides when a waiting host may serve. It is a state machine without clock and storage:
@@ -23,6 +24,7 @@ const (
 type Wait struct {
 	Tenure time.Duration // T of this host
 	Host   string        // this host's name
+	Boot   string        // its kernel's boot ID
 	Fence  bool          // a silent host must be fenced
 
 	seen     bool
@@ -32,6 +34,7 @@ type Wait struct {
 	first    int64 // end of the first read that returned value
 	last     int64 // start of the last one
 	fenced   bool  // the host that has written value is fenced
+	namesake bool  // another host with this host's name is alive
 	locked   bool
 	lockTime int64
 	own      []byte // the own first beat, when it is on stable storage
@@ -45,8 +48,12 @@ func (w *Wait) Read(start, end int64, value []byte) {
 		w.last = start
 		return
 	}
+	before := w.beat
 	w.seen, w.value, w.first, w.last, w.fenced = true, bytes.Clone(value), end, start, false
 	w.beat, w.isBeat = parseBeat(value)
+	if w.isBeat && w.beat.Process == before.Process && w.beat.Host == w.Host && w.beat.Boot != w.Boot {
+		w.namesake = true // this host before its last boot is silent
+	}
 }
 
 // Fenced records that the host that has written the beat was fenced.
@@ -65,6 +72,8 @@ func (w *Wait) Wrote(value []byte, at int64) { w.own, w.ownTime = bytes.Clone(va
 func (w *Wait) Next() Step {
 	isOwn := w.own != nil && bytes.Equal(w.value, w.own)
 	switch {
+	case w.namesake:
+		return StepRefuse
 	case isOwn && w.last >= w.ownTime:
 		return StepServe
 	case w.own != nil && w.last < w.ownTime:
@@ -99,8 +108,9 @@ func (w *Wait) isReleased() bool { return w.isBeat && w.beat.State == Released }
 // if that is longer.
 func (w *Wait) silence() time.Duration { return max(w.Tenure, w.beat.tenure()) }
 
-// NeedsFence reports whether the silent host must be fenced. This host's own earlier process is gone
-// when the lock is free, and nobody needs to be fenced if nobody has served.
+// NeedsFence reports whether the silent host must be fenced. A silent host with this host's name is
+// this host itself: an earlier process of it is gone when the lock is free, and so is everything from
+// before its last boot. Nobody needs to be fenced if nobody has served.
 func (w *Wait) NeedsFence() bool {
 	return w.Fence && !w.fenced && !w.isReleased() && len(w.value) > 0 && w.beat.Host != w.Host
 }

@@ -103,6 +103,34 @@ func TestFenceFirst(t *testing.T) {
 	assert.Equal(t, StepLock, silence(100, nil), "nobody has served")
 }
 
+// TestNamesake checks that a host does not wait for another one with its own name that is alive. A
+// silent one is this host itself, before its last boot.
+func TestNamesake(t *testing.T) {
+	for name, c := range map[string]struct {
+		boot  string
+		count uint64
+		want  Step
+	}{
+		"another host":         {"boot 2", 2, StepRefuse},
+		"another process":      {"boot 1", 2, StepRead},
+		"before the last boot": {"boot 2", 1, StepRead},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := Wait{Tenure: testTenure, Host: "a", Boot: "boot 1", Fence: true}
+			beat := Beat{Version: beatVersion, State: Serving, Host: "a", Process: "p", Boot: c.boot, Count: 1}
+			one, err := beat.encode()
+			require.NoError(t, err)
+			w.Read(second(0), second(0), one)
+			assert.Equal(t, StepRead, w.Next())
+			beat.Count = c.count
+			two, err := beat.encode()
+			require.NoError(t, err)
+			w.Read(second(1), second(1), two)
+			assert.Equal(t, c.want, w.Next())
+		})
+	}
+}
+
 // A modelHost is a host of TestModel. It runs the state machine, and beats while it serves.
 type modelHost struct {
 	name  string

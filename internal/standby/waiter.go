@@ -2,6 +2,7 @@ package standby
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -37,9 +38,10 @@ type Waiter struct {
 	mu      sync.Mutex
 	machine Wait
 	step    Step
-	since   int64 // start of the step
-	err     error // of the last step of its kind, or nil
-	sent    int64 // when the own first beat was sent
+	since   int64  // start of the step
+	err     error  // of the last step of its kind, or nil
+	count   uint64 // of own first beats that were sent
+	sent    int64  // when the last one was
 
 	retry       time.Duration // between attempts to fence
 	retryAt     int64         // time of the next one
@@ -50,34 +52,45 @@ type Waiter struct {
 func NewWaiter(cfg Config) *Waiter {
 	cfg.Beat.Version, cfg.Beat.Tenure = beatVersion, cfg.Tenure.Seconds()
 	w := &Waiter{cfg: cfg, since: tenure.Now()}
-	w.machine = Wait{Tenure: cfg.Tenure, Host: cfg.Beat.Host, Fence: cfg.Fence != nil}
+	w.machine = Wait{Tenure: cfg.Tenure, Host: cfg.Beat.Host, Boot: cfg.Beat.Boot, Fence: cfg.Fence != nil}
 	return w
 }
 
+// ErrNamesake reports that another host that serves has the same name.
+var ErrNamesake = errors.New("another host that serves has the same name: give each host of --standby its own")
+
 // Wait waits until this host may serve, and returns it with its tenure. When ctx ends, it returns the
-// cause, even while the file system hangs.
+// cause, even while the file system hangs. A Host that it returns at that moment must be released,
+// too.
 func (w *Waiter) Wait(ctx context.Context) (*Host, error) {
+	if err := w.cfg.Beat.checkNames(); err != nil {
+		return nil, err
+	}
 	served := make(chan *Host, 1)
 	go func() {
 		served <- w.run(ctx)
 	}()
+	var h *Host
 	select {
-	case h := <-served:
-		if h != nil {
-			return h, nil
-		}
+	case h = <-served:
 	case <-ctx.Done():
 		select {
-		case <-served:
-		case <-time.After(maxPoll): // the file system hangs
+		case h = <-served:
+		case <-time.After(responseLimit): // the file system hangs
 		}
+	}
+	switch {
+	case h != nil:
+		return h, nil
+	case ctx.Err() == nil:
+		return nil, ErrNamesake
 	}
 	return nil, context.Cause(ctx)
 }
 
-// run returns nil when ctx has ended.
+// run returns nil when ctx has ended, or another host has this host's name.
 func (w *Waiter) run(ctx context.Context) *Host {
-	for ctx.Err() == nil {
+	for ctx.Err() == nil || w.isClaiming() {
 		pause := false
 		switch w.begin() {
 		case StepRead:
@@ -97,6 +110,9 @@ func (w *Waiter) run(ctx context.Context) *Host {
 			if h := w.host(); h != nil {
 				return h
 			}
+		case StepRefuse:
+			w.unlock()
+			return nil
 		}
 		if pause {
 			waitFor(ctx, w.pollTime())
@@ -104,6 +120,14 @@ func (w *Waiter) run(ctx context.Context) *Host {
 	}
 	w.unlock()
 	return nil
+}
+
+// isClaiming reports whether the beat is this host's own, and the directory responds. Such a host
+// serves or unlocks next: if it left the beat behind, others would wait for it and fence it.
+func (w *Waiter) isClaiming() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.machine.own != nil && w.err == nil
 }
 
 // pollTime returns the time until the next attempt. A host that has released the directory is about to
@@ -208,10 +232,12 @@ func (w *Waiter) unlock() {
 	w.update(nil, (*Wait).Unlocked)
 }
 
-// write writes this host's first beat. The tenure begins when the write begins.
+// write writes this host's first beat. The tenure begins when the write begins. The beat of each
+// attempt differs from that of the one before, so that other hosts see a change.
 func (w *Waiter) write() bool {
+	w.count++
 	beat := w.cfg.Beat
-	beat.State, beat.Count = Serving, 1
+	beat.State, beat.Count = Serving, w.count
 	sent := tenure.Now()
 	value, err := beat.encode()
 	if err == nil {
@@ -229,7 +255,7 @@ func (w *Waiter) write() bool {
 
 // host returns the serving host, or nil if too much time has passed since its first beat was sent.
 func (w *Waiter) host() *Host {
-	h := newHost(w.cfg, w.sent)
+	h := newHost(w.cfg, w.count, w.sent)
 	if h.Tenure.Over() {
 		w.unlock()
 		return nil
