@@ -168,7 +168,7 @@ func (r *callbackQueues) finishProbe(id uint64, p *callbackProbe) {
 func (s *Server) sendMinor0Callback(ctx context.Context, conn *minor0Conn, c *callback, p *nfs4state.BackPath) (taken bool) {
 	ctx, cancel := context.WithTimeout(ctx, callbackTimeout)
 	defer cancel()
-	status, err := sendMinor0Once(ctx, conn, c, p)
+	status, err := s.sendMinor0Once(ctx, conn, c, p)
 	if err != nil {
 		s.log.Debug("callback failed", "client", c.client, "address", p.Callback.Addr, "err", err)
 	}
@@ -181,8 +181,11 @@ func (s *Server) sendMinor0Callback(ctx context.Context, conn *minor0Conn, c *ca
 // a security context of its own, and it establishes none.
 func minor0Cred(p nfs4state.Principal) rpcmsg.Cred { return rpcmsg.Cred{Flavor: p.Flavor, UID: p.UID} }
 
-func sendMinor0Once(ctx context.Context, minor0 *minor0Conn, c *callback, p *nfs4state.BackPath) (nfs4.Status, error) {
+func (s *Server) sendMinor0Once(ctx context.Context, minor0 *minor0Conn, c *callback, p *nfs4state.BackPath) (nfs4.Status, error) {
 	conn, err := minor0.getClient(ctx, p.Callback)
+	if err == nil {
+		err = s.tenure.Check()
+	}
 	if err != nil {
 		return 0, err
 	}

@@ -291,7 +291,9 @@ func (s *Server) sendCallback(ctx context.Context, c *callback, p *nfs4state.Bac
 		referring = nil // the client may then reject a callback that overtakes the call's reply, and gets another one
 	}
 	x.Args = c.appendCompound(nil, p, slot, referring)
-	if p.Context != nil {
+	if err = s.tenure.Check(); err != nil {
+		// the next host calls
+	} else if p.Context != nil {
 		err = p.Context.(BackContext).Call(ctx, peer.Reverse, &x)
 	} else {
 		err = peer.Reverse.Call(ctx, &x)

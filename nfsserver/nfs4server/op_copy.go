@@ -135,6 +135,9 @@ func serveCopy(ctx context.Context, x *compound) nfs4.Status {
 // run copies in pieces, and returns the number of bytes copied.
 func (c *copyJob) run(ctx context.Context) (count uint64, err error) {
 	for start := time.Now(); c.left > 0 && count < maxCopy; {
+		if c.x.server.tenure.Over() {
+			return count, exportset.Later
+		}
 		n, err := c.copyPiece(ctx)
 		count += n
 		c.src, c.dst, c.left = c.src+n, c.dst+n, c.left-n

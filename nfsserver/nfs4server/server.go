@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/internal/tenure"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfsserver/exportset"
 	"github.com/nfsrdma/nfsrdma/nfsserver/idmap"
@@ -45,6 +46,10 @@ type Config struct {
 	// Back returns a principal's context for callbacks (rpcmsg.Cred), or nil if none has the
 	// client's handle. It must not retain slices. Nil means that there are no contexts.
 	Back func(principal string, h nfs4.CallbackHandles) BackContext
+
+	// Tenure, if not nil, is the time until which the server may call clients, and copy after its
+	// reply to COPY.
+	Tenure *tenure.Tenure
 
 	// OnlyEncrypted rejects unencrypted calls, and disables unencrypted callbacks.
 	OnlyEncrypted bool
@@ -86,6 +91,7 @@ type Server struct {
 	locating      locators
 	compounds     sync.Pool // contains *compound
 
+	tenure        *tenure.Tenure // may be nil
 	onlyEncrypted bool
 
 	readDelegations  bool          // clients may get read delegations
@@ -127,7 +133,7 @@ const (
 func New(c Config) *Server {
 	s := &Server{
 		exports: c.Exports, state: c.State, log: c.Exports.Log(), lease: c.Lease, id: c.ID, slots: c.MaxSlots, owners: c.Owners, readDelegations: !c.NoDelegations, writeDelegations: c.WriteDelegations && !c.NoDelegations,
-		writeBackPause: maxWriteBackPause, offloads: newOffloads(), back: c.Back, onlyEncrypted: c.OnlyEncrypted,
+		writeBackPause: maxWriteBackPause, offloads: newOffloads(), back: c.Back, tenure: c.Tenure, onlyEncrypted: c.OnlyEncrypted,
 		counts: rpcstats.NewOperations(uint32(nfs4.NumOp)),
 	}
 	if s.slots == 0 {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/nfsrdma/nfsrdma/internal/tenure"
 	"github.com/nfsrdma/nfsrdma/nfsserver/nfs4state"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/oncrpc/rpcbind"
@@ -28,6 +29,35 @@ type Line interface {
 // A Dialer opens a Line to a program version at a Machine's address, and at no other. ctx applies
 // only to the dialing.
 type Dialer func(ctx context.Context, m nfs4state.Machine, prog, vers uint32) (Line, error)
+
+// A gatedLine sends no call when its tenure is over: a client that was granted a lock then would
+// believe that it has what the next host gives to others.
+type gatedLine struct {
+	Line
+	tenure *tenure.Tenure
+}
+
+// Call sends a call, unless the tenure is over.
+func (l gatedLine) Call(ctx context.Context, x *oncrpc.Exchange) error {
+	if err := l.tenure.Check(); err != nil {
+		return err
+	}
+	return l.Line.Call(ctx, x)
+}
+
+// gateCalls returns a Dialer for lines that end with a tenure.
+func gateCalls(dial Dialer, held *tenure.Tenure) Dialer {
+	return func(ctx context.Context, m nfs4state.Machine, prog, vers uint32) (Line, error) {
+		if err := held.Check(); err != nil {
+			return nil, err
+		}
+		l, err := dial(ctx, m, prog, vers)
+		if err != nil {
+			return nil, err
+		}
+		return gatedLine{l, held}, nil
+	}
+}
 
 // mayCallBack reports whether the server may call the caller's host about locks. Such calls use
 // a new, unencrypted connection, so they are not made if the client's calls are encrypted.

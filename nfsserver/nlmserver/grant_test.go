@@ -14,9 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/internal/racetest"
+	"github.com/nfsrdma/nfsrdma/internal/tenure"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
+	"github.com/nfsrdma/nfsrdma/nfsserver/exportset"
 	"github.com/nfsrdma/nfsrdma/nfsserver/nfs4state"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
 	"github.com/nfsrdma/nfsrdma/vfs/locks"
 )
 
@@ -47,6 +50,35 @@ func TestGranted(t *testing.T) {
 		assert.Empty(t, h.takeGranted(), "GRANTED was answered")
 		assert.Equal(t, [2]int{}, g.countOpen())
 		assert.Equal(t, 0, g.hostCount(), "no goroutine stays for a host")
+	})
+}
+
+// TestGrantedLate checks that no client learns of a lock from a host whose tenure is over: the next host
+// does not know of the lock.
+func TestGrantedLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		word := tenure.Now() + int64(time.Hour)
+		held := tenure.New(&word)
+		g := newTestServer(t, func(_ *nfs4state.Config, c *Config, _ *exportset.Config) { c.Tenure = held })
+		a, b := g.newClient("192.0.2.1", "a"), g.newClient("192.0.2.2", "b")
+		h := g.hostAt("192.0.2.2")
+		for range 2 { // by a new connection, and by one that is open
+			require.Equal(t, nlm4.Granted, a.tryLock(true, 0, 10))
+			require.Equal(t, nlm4.Blocked, b.waitLock(true, 0, 10))
+			require.Equal(t, nlm4.Granted, a.unlockRange(0, 10))
+			synctest.Wait()
+			if held.Over() {
+				break
+			}
+			require.Len(t, h.takeGranted(), 1)
+			require.Equal(t, nlm4.Granted, b.unlockRange(0, 10))
+			held.End()
+		}
+		assert.Empty(t, h.takeGranted())
+		l, err := g.dialHost(t.Context(), machineOf(&b.peer, []byte("b")), nlm4.Program, nlm4.Version)
+		require.NoError(t, err)
+		defer l.Close()
+		assert.ErrorIs(t, gatedLine{l, held}.Call(t.Context(), &oncrpc.Exchange{}), tenure.ErrOver)
 	})
 }
 

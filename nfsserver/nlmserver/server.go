@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nfsrdma/nfsrdma/internal/fairshare"
+	"github.com/nfsrdma/nfsrdma/internal/tenure"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
 	"github.com/nfsrdma/nfsrdma/nfs/nlm4"
 	"github.com/nfsrdma/nfsrdma/nfs/nsm"
@@ -35,6 +36,9 @@ type Config struct {
 
 	// Name is this host's name in NOTIFY; "" means the system's host name.
 	Name string
+
+	// Tenure, if not nil, is the time until which the server may call clients.
+	Tenure *tenure.Tenure
 
 	// OnlyEncrypted disables calls to clients about locks, which would be
 	// unencrypted.
@@ -80,6 +84,9 @@ func New(c Config) *Server {
 	}
 	if s.dial == nil {
 		s.dial = dialHost
+	}
+	if c.Tenure != nil {
+		s.dial = gateCalls(s.dial, c.Tenure)
 	}
 	if s.name == "" {
 		s.name, _ = os.Hostname()
