@@ -72,7 +72,7 @@ func (l *clientList) adoptMarker(recorded time.Duration) time.Duration {
 		return recorded
 	}
 	lease = max(lease, recorded)
-	if l.journal != nil && l.journal.Append(nfs4state.AppendCounters(nil, lease)) == nil {
+	if l.journal != nil && l.journal.Append(nfs4state.AppendCounters(nil, lease)) == nil && !l.tenure.Over() {
 		_ = errors.Join(os.Remove(path), stablefile.SyncDir(l.dir, (*os.File).Sync)) // changes wait again at worst
 	}
 	return lease

@@ -76,7 +76,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	minors := cfg.Minors == nil || len(cfg.Minors) > 0
 	config := exportset.Config{
 		Exports: cfg.Exports, Key: cfg.Key, MaxPayload: cfg.MaxPayload,
-		Names: cfg.Names, Groups: cfg.Groups, Log: cfg.Log, DefersChange: state.DefersChange,
+		Names: cfg.Names, Groups: cfg.Groups, Log: cfg.Log, DefersChange: state.DefersChange, Tenure: cfg.Tenure,
 	}
 	if minors {
 		config.Holders = cfg.delegationTable(state.State)
@@ -99,7 +99,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	var security *rpcsec.Server
 	nfs4Server := nfs4server.New(nfs4server.Config{
 		Exports: exported, State: state.State, Lease: cfg.Lease4, ID: serverID(cfg.Key), Minors: cfg.Minors, Owners: cfg.Owners,
-		NoDelegations: cfg.NoDelegations, WriteDelegations: cfg.WriteDelegations, OnlyEncrypted: cfg.OnlyEncrypted,
+		NoDelegations: cfg.NoDelegations, WriteDelegations: cfg.WriteDelegations, OnlyEncrypted: cfg.OnlyEncrypted, Tenure: cfg.Tenure,
 		Back: func(principal string, h nfs4.CallbackHandles) nfs4server.BackContext {
 			return backContext(security, principal, h)
 		},
@@ -107,7 +107,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	if minors {
 		nfs4Server.Register(mux)
 	}
-	lockServer := nlmserver.New(nlmserver.Config{Exports: exported, State: state.State, Epoch: state.epoch, Restarted: state.machines, OnlyEncrypted: cfg.OnlyEncrypted})
+	lockServer := nlmserver.New(nlmserver.Config{Exports: exported, State: state.State, Epoch: state.epoch, Restarted: state.machines, OnlyEncrypted: cfg.OnlyEncrypted, Tenure: cfg.Tenure})
 	undo.add(lockServer.Close)
 	if !cfg.NoNFS3 {
 		lockServer.Register(mux)

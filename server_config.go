@@ -122,8 +122,8 @@ type ServerConfig struct {
 	Trace func() oncrpc.Trace
 
 	// Tenure, if not nil, is the time until which the Server may serve, of a host that another one
-	// replaces. Afterwards no call is executed and no reply sent, nothing is written to Clients,
-	// and connections that carry calls are reset. IWARP.Tenure is set by NewServer.
+	// replaces. Afterwards no call is executed and no reply or callback sent, nothing is written to
+	// Clients, and connections that carry calls are reset. IWARP.Tenure is set by NewServer.
 	Tenure *tenure.Tenure
 
 	// Log receives messages for the administrator; nil means slog.Default().

@@ -2,7 +2,9 @@ package nfsrdma
 
 import (
 	"context"
+	"log/slog"
 	"net"
+	"os"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -157,4 +159,22 @@ func TestTenureOfClients(t *testing.T) {
 	assert.ErrorIs(t, s.clients.Append([]byte("late")), tenure.ErrOver)
 	assert.ErrorIs(t, s.clients.Replace(func() [][]byte { return nil }), tenure.ErrOver)
 	assert.Equal(t, before, s.clients.Size())
+}
+
+// TestTenureOfMarker checks that the file in which development versions kept a lease stays when the
+// tenure is over.
+func TestTenureOfMarker(t *testing.T) {
+	dir := t.TempDir()
+	l, _, err := openClientList(dir+"/clients", newTenure(), slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	defer l.Close()
+	marker := dir + "/grants"
+	require.NoError(t, os.WriteFile(marker, []byte("1m"), 0o600))
+	l.tenure = newTenure()
+	l.tenure.End()
+	assert.Equal(t, time.Minute, l.adoptMarker(0))
+	assert.FileExists(t, marker)
+	l.tenure = nil
+	assert.Equal(t, time.Minute, l.adoptMarker(0))
+	assert.NoFileExists(t, marker)
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
+	"github.com/nfsrdma/nfsrdma/internal/tenure"
 	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/nfsserver/recall"
 	"github.com/nfsrdma/nfsrdma/vfs"
@@ -50,6 +51,10 @@ type Config struct {
 	// still trust delegations from before a restart. byState is set for a change with an NFSv4
 	// open or delegation, and for opening a file to change it.
 	DefersChange func(byState bool) bool
+
+	// Tenure, if not nil, is the time until which calls may use the file systems. Afterwards they
+	// fail with Later, also those that wait for a holder or a permit when it ends.
+	Tenure *tenure.Tenure
 
 	// Log receives file system errors for which a program has no status; nil means no log.
 	Log *slog.Logger

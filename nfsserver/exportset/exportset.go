@@ -13,6 +13,7 @@ import (
 
 	delegserver "github.com/nfsrdma/nfsrdma/delegation/server"
 	"github.com/nfsrdma/nfsrdma/internal/lograte"
+	"github.com/nfsrdma/nfsrdma/internal/tenure"
 	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 	"github.com/nfsrdma/nfsrdma/nfsserver/recall"
 	"github.com/nfsrdma/nfsrdma/oncrpc"
@@ -38,6 +39,7 @@ type Set struct {
 	holders       *recall.Table           // changes are announced there; may be nil
 	delegations   *recall.Table           // Config.Holders
 	defersChange  func(byState bool) bool // Config.DefersChange; may be nil
+	tenure        *tenure.Tenure          // Config.Tenure; may be nil
 	nameLocks     nameLocks
 	permits       permitPool
 	peerCaches    oncrpc.Memo[peerCache]
@@ -55,7 +57,7 @@ func New(c Config) (*Set, error) {
 	}
 	s := &Set{
 		created: time.Now(), seal: newSealer(c.Key), names: c.Names, groups: c.Groups, payload: payload, log: lograte.Logger(c.Log), grants: c.Grants,
-		holders: holders, delegations: c.Holders, defersChange: c.DefersChange, packetLookups: make(chan struct{}, maxPacketLookups),
+		holders: holders, delegations: c.Holders, defersChange: c.DefersChange, tenure: c.Tenure, packetLookups: make(chan struct{}, maxPacketLookups),
 	}
 	s.nameLocks.init()
 	s.permits.init()

@@ -269,7 +269,7 @@ func (q *Request) AcquirePermit(ctx context.Context) error {
 	}
 	period, ok := q.set.beginWork(ctx, q.counter, q.Export.source)
 	if !ok {
-		if !q.Export.isUnavailable && ctx.Err() == nil {
+		if !q.Export.isUnavailable && ctx.Err() == nil && !q.set.tenure.Over() {
 			q.LogFault(errHung)
 		}
 		return Later
@@ -288,6 +288,10 @@ func (s *Set) beginWork(ctx context.Context, w *partyCounts, e *source) (period 
 		return 0, false
 	}
 	if !s.permits.acquirePermit(ctx, &e.work, w, func() bool { return !e.overload.isStarved(&e.work) }) {
+		return 0, false
+	}
+	if s.tenure.Over() { // it may have ended while the call waited, for the permit or before
+		s.permits.releasePermit(&e.work, w)
 		return 0, false
 	}
 	return e.overload.beginCall(w), true
