@@ -134,6 +134,9 @@ func (p *runningDaemon) startWatchdog() (end func()) {
 // readyWords returns the ready line's words in addition to the transports.
 func (p *runningDaemon) readyWords() string {
 	words := ""
+	if p.standby.isReadOnly() {
+		words = "standby=read-only "
+	}
 	if p.metricsAddr != nil {
 		words += "metrics=" + p.metricsAddr.String() + " "
 	}

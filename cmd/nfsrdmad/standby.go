@@ -9,12 +9,14 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"os/signal"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/cmd/nfsrdmad/internal/report"
 	"github.com/nfsrdma/nfsrdma/internal/buildinfo"
@@ -62,6 +64,9 @@ func (o *standbyOptions) check(exportsFile string) error {
 		}
 		return nil
 	}
+	if strings.TrimSpace(o.fence) == "" && o.fence != "" {
+		return errors.New("--fence needs a command, or omit it")
+	}
 	if exportsFile == "" {
 		return errors.New("--standby needs --exports FILE: each export needs an fsid= that is the same on all hosts")
 	}
@@ -88,7 +93,11 @@ type standbyState struct {
 	fence  atomic.Pointer[string] // how a silent host is fenced
 	served atomic.Bool            // all services are open
 	reset  atomic.Pointer[func()] // resets all connections
+
+	readOnly bool // without a fence
 }
+
+func (s *standbyState) isReadOnly() bool { return s != nil && s.readOnly }
 
 // isWaiting reports whether requests must be answered without the server.
 func (s *standbyState) isWaiting() bool { return s != nil && !s.served.Load() }
@@ -120,7 +129,11 @@ func (s *standbyState) describe() *report.Standby {
 
 // runStandby waits until this host may serve, and serves until ctx is canceled or its tenure is over.
 func (o *serveOptions) runStandby(ctx context.Context, stdout io.Writer, log *slog.Logger) (err error) {
-	o.daemon.standby = new(standbyState)
+	o.daemon.standby = &standbyState{readOnly: o.standby.Word == standbyReadOnly}
+	if err := o.closePorts(); err != nil {
+		return err
+	}
+	defer o.keepFromSignals()()
 	closeEarly, err := o.daemon.openWaiting(&o.operatorOptions, log)
 	if err != nil {
 		return err
@@ -138,13 +151,37 @@ func (o *serveOptions) runStandby(ctx context.Context, stdout io.Writer, log *sl
 	defer o.watchTenure(host, log)()
 	idle, err := o.serveState(ctx, st, stdout, log)
 	host.Stop()
-	if !idle { // calls that have not returned may still change files
-		return err
-	}
-	if released := host.Release(); released != nil {
-		log.Warn("the next host does not know that this one has stopped, and waits for it to be silent", "err", released, "time", o.tenureTime)
+	if idle { // otherwise calls that have not returned may still change files
+		o.release(host, log)
 	}
 	return err
+}
+
+// release tells the next host that it may serve.
+func (o *serveOptions) release(h *standby.Host, log *slog.Logger) {
+	if err := h.Release(); err != nil {
+		log.Warn("the next host does not know that this one has stopped, and waits for it to be silent", "err", err, "time", o.tenureTime)
+	}
+}
+
+// closePorts discards the sockets that the service manager has kept from an earlier start: clients that
+// connect to a host that waits must be refused, so that they try another one.
+func (o *serveOptions) closePorts() error {
+	o.daemon.sockets.DisableStore()
+	for _, use := range []string{"rdma", "tcp"} {
+		if o.daemon.sockets.Has(use) {
+			return fmt.Errorf("a socket unit has passed a socket named %q, which listens while this host of --standby waits, so that clients hang: remove the socket unit, and use --listen and --tcp", use)
+		}
+	}
+	return nil
+}
+
+// keepFromSignals keeps signals that have a meaning only for a daemon that serves from ending one that
+// waits or stops, until end is called.
+func (o *serveOptions) keepFromSignals() (end func()) {
+	ignored := make(chan os.Signal, 1)
+	signal.Notify(ignored, unix.SIGHUP, unix.SIGUSR1)
+	return func() { signal.Stop(ignored) }
 }
 
 // takeOver waits until this host may serve, and returns it with the locked state directory.
@@ -168,13 +205,13 @@ func (o *serveOptions) takeOver(ctx context.Context, log *slog.Logger) (*standby
 		return nil, nil, err
 	}
 	o.daemon.standby.host.Store(host)
-	log.Info("this host serves now", "tenure", o.tenureTime)
 	st := &stateDir{dir: o.state, lock: dir.TakeLock(), tenure: host.Tenure}
-	if err := st.checkLayout(); err != nil {
-		host.Stop()
+	if err := errors.Join(context.Cause(ctx), st.checkLayout()); err != nil {
+		o.release(host, log)
 		st.Close()
 		return nil, nil, err
 	}
+	log.Info("this host serves now", "tenure", o.tenureTime, "fence", *o.daemon.standby.fence.Load())
 	return host, st, nil
 }
 
@@ -254,9 +291,17 @@ func (o *serveOptions) watchTenure(h *standby.Host, log *slog.Logger) (end func(
 		if err == nil {
 			err = errors.New("the file system has not responded, or the process or its machine was stopped")
 		}
-		log.Error("this host may serve no longer, because its beat was not written in time: it executes no more calls, resets all connections and exits with status 75; another host may serve now, and this one waits when it starts again", "err", err)
-		if reset := o.daemon.standby.reset.Load(); reset != nil {
-			(*reset)()
+		done := make(chan struct{})
+		go func() { // standard error may be a pipe that nobody reads
+			defer close(done)
+			if reset := o.daemon.standby.reset.Load(); reset != nil {
+				(*reset)()
+			}
+			log.Error("this host may serve no longer, because its beat was not written in time: it has reset all connections, and exits with status 75; another host may serve now, and this one waits when it starts again", "err", err)
+		}()
+		select {
+		case <-done:
+		case <-time.After(exitTime):
 		}
 		os.Exit(exitTenure)
 	}()
@@ -275,6 +320,9 @@ func (p *runningDaemon) startsServing() {
 	p.standby.reset.Store(&reset)
 	p.standby.served.Store(true)
 }
+
+// exitTime is how long a process whose tenure is over may take to exit.
+const exitTime = 2 * time.Second
 
 // resetTime is how long a process whose tenure is over waits until its connections are reset.
 const resetTime = 200 * time.Millisecond

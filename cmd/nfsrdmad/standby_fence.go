@@ -48,10 +48,7 @@ func (o *serveOptions) prepareStandby(log *slog.Logger) error {
 	if o.state == "" {
 		return errors.New("no home directory for the state directory: name one with --state")
 	}
-	if info, err := os.Stat(o.state); err != nil || !info.IsDir() {
-		return fmt.Errorf("the state directory %s does not exist: mount its file system, or create it there once (--standby does not, because the file system may not be mounted)", o.state)
-	}
-	at, err := mountOf(o.state)
+	at, err := o.checkStateDir()
 	if err != nil {
 		return err
 	}
@@ -70,6 +67,7 @@ func (o *serveOptions) prepareStandby(log *slog.Logger) error {
 		return err
 	}
 	o.daemon.standby.fence.Store(&how)
+	log.Info("this host waits until it may serve", "fence", how)
 	return nil
 }
 
@@ -109,6 +107,19 @@ func (o *serveOptions) checkFenceCommand() error {
 		return fmt.Errorf("the command %s of --fence cannot be executed (%w): correct its path or its permissions", command, cli.Cause(err))
 	}
 	return nil
+}
+
+// checkStateDir returns the mount of the state directory, which must exist and be written by nobody
+// else: who can write the beat decides which host is fenced.
+func (o *serveOptions) checkStateDir() (at mountinfo.Mount, err error) {
+	info, err := os.Stat(o.state)
+	if err != nil || !info.IsDir() {
+		return at, fmt.Errorf("the state directory %s does not exist: mount its file system, or create it there once (--standby does not, because the file system may not be mounted)", o.state)
+	}
+	if info.Mode().Perm()&0o022 != 0 {
+		return at, fmt.Errorf("the state directory %s can be written by other users, who could take over or have a host fenced: chmod 0700 %s", o.state, o.state)
+	}
+	return mountOf(o.state)
 }
 
 // findFence returns how a silent host is kept from writing, as text.

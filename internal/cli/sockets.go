@@ -24,6 +24,8 @@ import (
 type Sockets struct {
 	units  map[string][]*os.File
 	stored map[string]*os.File // keyed by the name in the store
+
+	storesNone bool
 }
 
 // maxSockets is the maximum number of sockets that socket units may pass for one use.
@@ -66,6 +68,15 @@ func sortSockets(files []*os.File, uses []string) (Sockets, error) {
 		}
 	}
 	return s, nil
+}
+
+// DisableStore discards all stored sockets, and keeps Listen from storing others: for a program that
+// must not listen before it serves.
+func (s *Sockets) DisableStore() {
+	s.storesNone = true
+	for name, f := range s.stored {
+		s.discardStored(name, f)
+	}
 }
 
 // Has reports whether a socket unit has passed a socket for a use.
@@ -137,7 +148,7 @@ func (s *Sockets) listenAt(use, addr string) (net.Listener, error) {
 	if errors.Is(err, unix.EADDRINUSE) && s.discardPort(addr) { // of another use
 		l, err = net.Listen("tcp", addr)
 	}
-	if err == nil {
+	if err == nil && !s.storesNone {
 		storeSocket(name, l.(*net.TCPListener))
 	}
 	return l, err

@@ -120,6 +120,18 @@ func TestStoredSockets(t *testing.T) {
 		require.NoError(t, s.Close())
 		assert.Empty(t, store.takeFiles())
 	})
+	t.Run("no store", func(t *testing.T) {
+		store := newFakeStore(t)
+		store.addFile(files[0].Name(), dupSocket(t, files[0]))
+		s, err := sortSockets([]*os.File{dupSocket(t, files[0])}, []string{"tcp"})
+		require.NoError(t, err)
+		s.DisableStore()
+		l, err := s.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		assert.NotEqual(t, addr, l.Addr().String())
+		require.NoError(t, l.Close())
+		assert.Empty(t, store.takeFiles())
+	})
 	t.Run("another address", func(t *testing.T) {
 		store := newFakeStore(t)
 		store.addFile(files[0].Name(), dupSocket(t, files[0]))
