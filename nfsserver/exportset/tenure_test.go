@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/internal/tenure"
-	"github.com/nfsrdma/nfsrdma/vfs/mem"
 )
 
 // TestTenure checks that no call uses a file system after the end of a tenure, even if it has begun to
@@ -18,7 +17,7 @@ func TestTenure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		word := tenure.Now() + int64(time.Hour)
 		held := tenure.New(&word)
-		s := newTestSet(t, mem.New(mem.Options{}), func(c *Config) { c.Tenure = held })
+		s := newTestSet(t, &fakeRootFS{}, func(c *Config) { c.Tenure = held })
 		e := s.Snapshot().List()[0]
 		ran := 0
 		use := func() error { return s.RunWithPermit(t.Context(), peerAt(1), e, func() { ran++ }) }
