@@ -363,8 +363,9 @@ func TestSetACLOfAutomount(t *testing.T) {
 func TestFailingAutomounts(t *testing.T) {
 	nstest.Run(t, func(t *testing.T) {
 		g := newAutomountTest(t, "gone", "hangs", "good")
-		defer g.hold("hangs")() // until after the daemon's end
 		daemon := g.serve("daemon", func(t *testing.T, _ *testDaemon, c *nfsclient.Client, root nfs3.FH) {
+			release := g.hold("hangs")
+			defer release()
 			gone, hangs, good := lookupFH(t, c, root, "gone"), lookupFH(t, c, root, "hangs"), lookupFH(t, c, root, "good")
 			for range 100 {
 				for _, h := range []nfs3.FH{gone, hangs} {
