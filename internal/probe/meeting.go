@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -195,30 +196,76 @@ func (m *meeting) living() (list []hello, err error) {
 	return list, nil
 }
 
-// choose pairs with the only other probe that is free.
+// choose chooses the probe that has chosen this one, or else the only other one, and reports whether
+// they have chosen each other. A choice stands until the other probe ends.
 func (m *meeting) choose(others []hello) (done bool, err error) {
+	if m.hello.Peer != "" {
+		return m.awaitChoice(others)
+	}
 	if len(others) == 0 {
 		return false, nil
 	}
 	h := others[0]
-	switch {
-	case len(others) > 1 || h.Peer != "" && h.Peer != m.hello.ID:
-		return false, fmt.Errorf("more than two probes run in %s (on %s): wait until the others are done, or stop them", m.dir, hostsOf(others))
-	case h.Version != version:
-		return false, fmt.Errorf("host %s has another version of probe (%d, this is %d): install the same version of nfsrdmad on both hosts", h.Host, h.Version, version)
-	case h.Late != m.hello.Late:
-		return false, fmt.Errorf("host %s runs the other test: start both with --late, or both without", h.Host)
-	case h.Boot == m.hello.Boot && h.Device == m.hello.Device:
-		return false, fmt.Errorf("the other probe uses the same mount on the same host: start it on the other host")
-	case h.Host == m.hello.Host:
-		return false, fmt.Errorf("both hosts have the name %s: give one of them another with --name", h.Host)
+	if i := slices.IndexFunc(others, func(h hello) bool { return h.Peer == m.hello.ID }); i >= 0 {
+		h = others[i]
+	} else if len(others) > 1 || h.Peer != "" {
+		return false, m.tooMany(others)
+	}
+	if err := m.checkPeer(h); err != nil {
+		return false, err
 	}
 	m.peer, m.other = h, filepath.Join(m.dir, prefix+h.ID)
 	m.first = m.hello.ID < h.ID
-	m.mu.Lock()
-	m.hello.Peer = h.ID
-	m.mu.Unlock()
+	m.setPeer(h.ID)
 	return h.Peer == m.hello.ID, m.beat()
+}
+
+// awaitChoice reports whether the chosen probe has chosen this one.
+func (m *meeting) awaitChoice(others []hello) (done bool, err error) {
+	for _, h := range others {
+		switch {
+		case h.ID != m.hello.Peer || h.Peer == "":
+		case h.Peer == m.hello.ID:
+			return true, nil
+		default:
+			return false, m.tooMany(others)
+		}
+	}
+	if m.hasPeerEnded() {
+		m.setPeer("")
+	}
+	return false, nil
+}
+
+func (m *meeting) setPeer(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hello.Peer = id
+}
+
+// hasPeerEnded reports whether the other probe has removed its directory.
+func (m *meeting) hasPeerEnded() bool {
+	_, err := os.Lstat(m.other)
+	return errors.Is(err, os.ErrNotExist)
+}
+
+// checkPeer checks that two probes can work together.
+func (m *meeting) checkPeer(h hello) error {
+	switch {
+	case h.Version != version:
+		return fmt.Errorf("host %s has another version of probe (%d, this is %d): install the same version of nfsrdmad on both hosts", h.Host, h.Version, version)
+	case h.Late != m.hello.Late:
+		return fmt.Errorf("host %s runs the other test: start both with --late, or both without", h.Host)
+	case h.Boot == m.hello.Boot && h.Device == m.hello.Device:
+		return errors.New("the other probe uses the same mount on the same host: start it on the other host")
+	case h.Host == m.hello.Host:
+		return fmt.Errorf("both hosts have the name %s: give one of them another with --name", h.Host)
+	}
+	return nil
+}
+
+func (m *meeting) tooMany(others []hello) error {
+	return fmt.Errorf("more than two probes run in %s (on %s): wait until the others are done, or stop them", m.dir, hostsOf(others))
 }
 
 func hostsOf(list []hello) string {
@@ -240,6 +287,9 @@ func (m *meeting) hear(ctx context.Context, v any, limit time.Duration) error {
 	for {
 		if ok, err := m.tryHear(v); ok || err != nil {
 			return err
+		}
+		if m.hasPeerEnded() {
+			return fmt.Errorf("the probe of host %s has ended: it says why", m.peer.Host)
 		}
 		if silence := m.silence(); silence > limit {
 			return fmt.Errorf("host %s is silent for %.0f s: its probe has ended, or its file system does not respond", m.peer.Host, silence.Seconds())

@@ -176,8 +176,7 @@ func (r *run) part() {
 		if ok, _ := r.tryHear(&message{}); ok {
 			return true
 		}
-		_, err := os.Lstat(r.other)
-		return errors.Is(err, os.ErrNotExist)
+		return r.hasPeerEnded()
 	})
 }
 
