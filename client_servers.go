@@ -222,7 +222,13 @@ func (c *Client) tcpLineConfig(link *serverlist.Link, vers uint32) oncrpc.TCPLin
 			return e.Addr(), nil
 		},
 		Secure: func(ctx context.Context, nc net.Conn) (net.Conn, error) {
-			link.Connected(func(error) { _ = nc.Close() })
+			link.Connected(func(error) {
+				// The old host must not receive calls later that are sent again to the new one.
+				if l, ok := nc.(*net.TCPConn); ok {
+					_ = l.SetLinger(0) // fails on a closed connection
+				}
+				_ = nc.Close()
+			})
 			if secure := e.tcpSecurer(vers); secure != nil {
 				return secure(ctx, nc)
 			}

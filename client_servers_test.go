@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma/internal/certtest"
 	"github.com/nfsrdma/nfsrdma/internal/serverlist"
@@ -34,6 +36,7 @@ type gate struct {
 	mute   bool  // nothing is forwarded
 	cuts   []int // of the next connections: after how many bytes from the server each is cut
 	conns  map[net.Conn]bool
+	resets int // of clients
 }
 
 // newGate opens a gate to a server.
@@ -93,7 +96,9 @@ func (g *gate) forward(c net.Conn) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = io.Copy(unlessMute{s, g}, c)
+		if _, err := io.Copy(unlessMute{s, g}, c); errors.Is(err, unix.ECONNRESET) {
+			g.set(func() { g.resets++ })
+		}
 		s.Close()
 	}()
 	_, _ = io.CopyN(unlessMute{c, g}, s, limit)
@@ -178,7 +183,8 @@ func TestServerListCut(t *testing.T) {
 }
 
 // TestServerListSilent checks that a host that falls silent with calls in flight is left
-// for the one that serves, long before the limit for silence.
+// for the one that serves, long before the limit for silence. Its connections are reset: what the
+// client has not sent must not reach it later.
 func TestServerListSilent(t *testing.T) {
 	forTransports(t, func(t *testing.T, tcp bool) {
 		const silence = 16 * time.Second
@@ -197,6 +203,10 @@ func TestServerListSilent(t *testing.T) {
 		for range 4 { // both connections
 			assert.Equal(t, "content", readText(t, fs, "file"))
 		}
+		assert.Eventually(t, func() (reset bool) {
+			gates[0].set(func() { reset = gates[0].resets == 3 }) // with the connection that asked
+			return reset
+		}, time.Minute, time.Millisecond)
 	})
 }
 
