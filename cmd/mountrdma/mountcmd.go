@@ -162,9 +162,10 @@ func (a *app) mountHelp() string {
 below an export. SERVER may be a list: a,b:/EXPORT or nfs://a,b:20050/EXPORT are
 up to 16 hosts of one file system of which one serves at a time. All of them are
 asked at once, and the first that serves the export is used; they are asked again
-when the connection is lost or the server does not respond. The program stays in the background and serves the mount until
-it is unmounted or the program receives SIGTERM or SIGINT. Ordinary users need
-fusermount3 (Debian: fuse3). Options, as in nfs(5):
+when the connection is lost or the server does not respond. The program stays in
+the background and serves the mount until it is unmounted or the program receives
+SIGTERM or SIGINT. Ordinary users need fusermount3 (Debian: fuse3). Options, as in
+nfs(5):
 
 ` + a.mountOptions().Help()
 }
