@@ -64,9 +64,6 @@ func (o *standbyOptions) check(exportsFile string) error {
 		}
 		return nil
 	}
-	if strings.TrimSpace(o.fence) == "" && o.fence != "" {
-		return errors.New("--fence needs a command, or omit it")
-	}
 	if exportsFile == "" {
 		return errors.New("--standby needs --exports FILE: each export needs an fsid= that is the same on all hosts")
 	}
