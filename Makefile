@@ -19,7 +19,7 @@ TOOL    := $(GO) tool -modfile=internal/tools/go.mod
 # the same.
 export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
 # Tests that hang show their stacks, well before CI gives up. The vet of go test is left to lint.
-TEST    := $(GO) test -vet=off -shuffle=on -timeout 5m
+TEST    := $(GO) test -vet=off -shuffle=on -timeout 10m
 
 .PHONY: help build install packages deb container setup test lint conformance fmt race onecpu interop fuzz bench gobench bench-compare bench-linux soak demo demo-linux clean
 .NOTPARALLEL:
