@@ -36,7 +36,7 @@ type gate struct {
 	mute   bool  // nothing is forwarded
 	cuts   []int // of the next connections: after how many bytes from the server each is cut
 	conns  map[net.Conn]bool
-	resets int // of clients
+	resets int // by clients
 }
 
 // newGate opens a gate to a server.

@@ -37,8 +37,8 @@ type automount struct {
 
 	isTriggered bool          // its goroutine runs
 	wait        time.Duration // from a failure until the next attempt
-	notBefore   time.Time     // of the next attempt
-	logged      time.Time     // of the last failure in the log
+	notBefore   time.Time     // when the next attempt may begin
+	logged      time.Time     // when a failure was last logged
 }
 
 // rootID returns the ID of the root directory in file handles, if an automount is there, or 0. It does

@@ -25,7 +25,7 @@ type exportSpec struct {
 
 	isAutomount bool   // a submount that is mounted when a client uses it
 	isTriggered bool   // a submount that an automount has mounted
-	subvolID    uint64 // of a subvolume, see findSubvolumes; otherwise 0
+	subvolID    uint64 // identifies a subvolume, see findSubvolumes; otherwise 0
 }
 
 // parseExports parses DIR[=/EXPORT] arguments. The last "=/" separates the two parts. A

@@ -78,7 +78,7 @@ func Create(dir string, names []string, force bool, now func() time.Time) (*Auth
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return nil, err
 	}
-	next, err := os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+".new") // of this command alone
+	next, err := os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+".new") // only this command uses it
 	if err != nil {
 		return nil, err
 	}

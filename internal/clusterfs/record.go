@@ -16,8 +16,8 @@ type Record struct {
 	Op     string        // such as "write", or "rejected", or "given up"
 	Path   string        // of the object below FileSystem.Backing, such as "/dir/file"
 	Target string        // the new path of a rename or link
-	Offset int64         // of a read or write
-	Length int           // of a read or write
+	Offset int64         // where a read or write begins
+	Length int           // how much is read or written
 	Hash   [8]byte       // the first bytes of the written data's SHA-256
 	Errno  syscall.Errno // 0 for success
 }

@@ -56,7 +56,7 @@ type session struct {
 	mu       sync.Mutex
 	hold     hold
 	changed  chan struct{} // closed and replaced when hold changes
-	delay    time.Duration // of each request
+	delay    time.Duration // before each request
 	lastBeat time.Time
 	over     chan struct{} // closed while the host is given up
 	givenUp  bool
