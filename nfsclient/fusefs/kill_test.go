@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -79,7 +80,7 @@ func TestKill(t *testing.T) {
 func actWhenTold(args []string) error {
 	what, name := args[0], args[1]
 	var f *os.File
-	if flags, opens := map[string]int{"write": unix.O_DIRECT, "exit": 0}[what]; opens {
+	if flags, opens := map[string]int{"write": unix.O_DIRECT, "exit": 0, "exec": 0}[what]; opens {
 		var err error
 		if f, err = os.OpenFile(name, os.O_RDWR|flags, 0); err != nil {
 			return err
@@ -107,6 +108,10 @@ func actWhenTold(args []string) error {
 		time.Sleep(time.Hour)
 	case "close":
 		err = os.WriteFile(name, []byte("kept"), 0o644)
+	case "exec": // executing another program closes the file
+		if _, err = f.WriteString("kept"); err == nil {
+			err = unix.Exec("/bin/true", []string{"true"}, nil)
+		}
 	}
 	return err
 }
@@ -225,6 +230,42 @@ func TestKillUp(t *testing.T) {
 		defer m.files.mu.RUnlock()
 		return len(m.files.all) == 0
 	}, 30*time.Second, time.Millisecond, "open files")
+}
+
+// TestExecCloses lets a program wait for the server because it executes another program with
+// a file open that is to be closed then. The test checks that others can use the mount:
+// Linux lets those who ask for the process's state wait too.
+func TestExecCloses(t *testing.T) {
+	s, m := newMount(t)
+	writeFile(t, s.path("f"), []byte("text"))
+	cmd := newChild(t, nil, "act", "exec", m.path("f"))
+	cmd.Stdin = strings.NewReader("x")
+	hangs, over := make(chan struct{}, 1000), make(chan struct{})
+	m.setBefore(func(_ context.Context, x *oncrpc.Exchange) error {
+		if x.Prog == nfs3.Program && x.Proc == nfs3.ProcWrite {
+			hangs <- struct{}{}
+			<-over
+		}
+		return nil
+	})
+	require.NoError(t, cmd.Start())
+	<-hangs
+	time.Sleep((killPolls + 1) * killPoll)
+	looked := make(chan error, 1)
+	go func() {
+		_, err := os.Stat(m.path("none"))
+		looked <- err
+	}()
+	select {
+	case err := <-looked:
+		assert.ErrorIs(t, err, os.ErrNotExist)
+	case <-time.After(10 * time.Second):
+		assert.Fail(t, "the mount hangs")
+		assert.NoError(t, cmd.Process.Kill())
+	}
+	close(over)
+	assert.NoError(t, cmd.Wait())
+	assertContent(t, s.path("f"), []byte("kept"))
 }
 
 // TestAbortDead checks a forced unmount while the server does not answer.

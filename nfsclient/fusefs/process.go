@@ -44,11 +44,17 @@ func isKilled(pid uint32) bool {
 			return true
 		}
 	}
-	return isDying(pid)
+	return !hasMemory(s) && isDying(pid)
 }
 
+// hasMemory reports whether a thread has an address space. A thread that is exiting has
+// none when it closes its files.
+func hasMemory(status []byte) bool { return statusField(status, "VmSize") != nil }
+
 // isDying reports whether a thread is exiting because of SIGKILL, which is then
-// no longer pending.
+// no longer pending. It must not be called for a thread that has an address space: the
+// thread may be executing a program, and closing its files, for which it waits for this
+// mount; until then, Linux lets readers of /proc/PID/stat wait.
 func isDying(pid uint32) bool {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // from the third field on
