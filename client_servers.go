@@ -22,7 +22,7 @@ import (
 
 // listPause is the longest pause before the servers of a list are asked again. It delays
 // the change to a server that takes over.
-const listPause = time.Second
+const listPause = 500 * time.Millisecond
 
 var errAsked = errors.New("nfsrdma: the server was asked whether it serves")
 

@@ -183,13 +183,12 @@ func TestServerListCut(t *testing.T) {
 }
 
 // TestServerListSilent checks that a host that falls silent with calls in flight is left
-// for the one that serves, long before the limit for silence. Its connections are reset: what the
-// client has not sent must not reach it later.
+// for the one that serves, within a second or two. Its connections are reset: what the client
+// has not sent must not reach it later.
 func TestServerListSilent(t *testing.T) {
 	forTransports(t, func(t *testing.T, tcp bool) {
-		const silence = 16 * time.Second
 		gates := twoGates(t, tcp)
-		c, err := Dial(t.Context(), gateList(gates), ClientConfig{TCP: tcp, Connections: 2, Export: listExport, Silence: silence, Log: silent})
+		c, err := Dial(t.Context(), gateList(gates), ClientConfig{TCP: tcp, Connections: 2, Export: listExport, Log: silent})
 		require.NoError(t, err)
 		defer c.Close()
 		fs, err := c.Mount(t.Context(), listExport)
@@ -198,13 +197,17 @@ func TestServerListSilent(t *testing.T) {
 		gates[1].set(func() { gates[1].closed = false })
 		began := time.Now()
 		writeFile(t, fs, "file", []byte("content"))
-		assert.Less(t, time.Since(began), silence)
+		assert.Less(t, time.Since(began), 10*time.Second) // on a busy machine
 		assert.Equal(t, gates[1].addr(), c.Server())
 		for range 4 { // both connections
 			assert.Equal(t, "content", readText(t, fs, "file"))
 		}
+		resets := 3 // with the connection that asked
+		if tcp {
+			resets++ // with the one that asked again; over RDMA, it is not established
+		}
 		assert.Eventually(t, func() (reset bool) {
-			gates[0].set(func() { reset = gates[0].resets == 3 }) // with the connection that asked
+			gates[0].set(func() { reset = gates[0].resets == resets })
 			return reset
 		}, time.Minute, time.Millisecond)
 	})

@@ -158,8 +158,11 @@ const (
 	minHintInterval = 5 * time.Second
 	hintTimeout     = 500 * time.Millisecond
 
-	// doubtTime bounds a call of LineConfig.Doubt.
-	doubtTime = 5 * time.Second
+	// doubtInterval is the interval between calls of LineConfig.Doubt, and the time for
+	// which a server must have sent nothing. It delays the change to another server.
+	// doubtTime bounds one call.
+	doubtInterval = 500 * time.Millisecond
+	doubtTime     = 5 * time.Second
 )
 
 // A logger wraps a configured Log with a rate limit, so that peers cannot fill

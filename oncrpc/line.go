@@ -42,10 +42,9 @@ type LineConfig struct {
 	// MaxPause is the longest pause between attempts to connect; 0 means 5 s.
 	MaxPause time.Duration
 
-	// Doubt, if not nil, is called while calls are in flight to a server that has given
-	// no sign of life for 1/16 of Silence, and does not reply to a NULL call within half
-	// a second. It may look for another server, and abort the connection. ctx ends with
-	// the connection, or after 5 s.
+	// Doubt, if not nil, is called every half second while calls are in flight to a server
+	// that has sent nothing for at least that time. It may look for another server, and
+	// abort the connection. ctx ends with the connection, or after 5 s.
 	Doubt func(ctx context.Context)
 
 	// Once leaves retries to the callers: a call that is lost with the

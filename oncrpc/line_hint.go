@@ -64,30 +64,6 @@ func (r *reconnector) dialUnlessHinted(ctx context.Context) (c *lineConn, hinted
 	return c, hinted, err
 }
 
-// doubtServer sends a NULL call, and calls LineConfig.Doubt if the server does not reply.
-func (o *livenessChecker) doubtServer() {
-	ctx, cancel := context.WithTimeout(context.Background(), hintTimeout)
-	defer cancel()
-	heard := o.conn.Received()
-	if _, _ = o.line.sendNull(ctx, o.conn); ctx.Err() == nil || o.conn.Received() != heard {
-		return
-	}
-	ctx, cancel = context.WithTimeout(context.Background(), doubtTime)
-	defer cancel()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		select {
-		case <-o.conn.Done():
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	o.line.cfg.Doubt(ctx)
-	cancel()
-	<-ended
-}
-
 // probeAfterHint sends a NULL call, and aborts the connection if the server does not
 // reply. If slow calls hold all credits, it cannot send, and the connection stays.
 func (o *livenessChecker) probeAfterHint() {

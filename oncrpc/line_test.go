@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -283,5 +284,36 @@ func TestLineGivesUp(t *testing.T) {
 		assert.ErrorIs(t, err, ErrUnreachable)
 		assert.ErrorIs(t, err, errNobody)
 		assert.EqualError(t, err, "oncrpc: server server:1 unreachable for 10s: nobody listens")
+	})
+}
+
+// TestLineDoubt checks when a Line doubts its server: every half second while a call is in
+// flight and the server sends nothing.
+func TestLineDoubt(t *testing.T) {
+	var doubts atomic.Int64
+	doubt := func(ctx context.Context) {
+		_, limited := ctx.Deadline()
+		assert.True(t, limited)
+		doubts.Add(1)
+	}
+	runWithLine(t, LineConfig{Doubt: doubt}, func(t *testing.T, l *Line, p *fakeServer) {
+		require.NoError(t, callEcho(t.Context(), t, l, procHead, nil))
+		time.Sleep(time.Hour)
+		assert.Zero(t, doubts.Load(), "at rest")
+
+		hold := make(chan struct{})
+		p.changeState(func() { p.hold = hold })
+		done := startEcho(t.Context(), t, l, procHead, nil)
+		p.changeState(func() { p.hold = nil })
+		for range 100 { // a slow call among others
+			time.Sleep(doubtInterval / 2)
+			require.NoError(t, callEcho(t.Context(), t, l, procHead, nil))
+		}
+		assert.Zero(t, doubts.Load(), "replies arrive")
+
+		time.Sleep(10*time.Second + doubtInterval/2)
+		assert.InDelta(t, 10*time.Second/doubtInterval, doubts.Load(), 1)
+		close(hold)
+		require.NoError(t, <-done)
 	})
 }

@@ -41,6 +41,8 @@ func (r *reconnector) watchConn(life context.Context, c *lineConn) {
 	began := o.lastProgress
 	tick := time.NewTicker(r.cfg.Silence / checksPerSilence)
 	defer tick.Stop()
+	doubt := newDoubter(r.Line, c)
+	defer doubt.close()
 	resting := false
 	for {
 		select {
@@ -54,14 +56,18 @@ func (r *reconnector) watchConn(life context.Context, c *lineConn) {
 				resting = false
 				o.lastProgress, o.quietChecks = time.Now(), 0
 				tick.Reset(r.cfg.Silence / checksPerSilence)
+				doubt.resume()
 			}
 		case <-r.hints.pending:
 			o.probeAfterHint()
+		case <-doubt.ticks():
+			doubt.check()
 		case <-tick.C:
 			switch o.checkLiveness() {
 			case connIdle:
 				resting = true
 				tick.Stop()
+				doubt.pause()
 				r.overdueConns = 0
 				o.overdueLimit = r.overdueChecks()
 			case connSilent:
@@ -124,12 +130,6 @@ func (o *livenessChecker) checkLiveness() checkResult {
 		return connSilent
 	case o.quietChecks > checksPerSilence/2 && asking:
 		l.setSilent(o.lastProgress)
-	case o.quietChecks > 0 && o.quietChecks < checksPerSilence/2 && !asking && l.cfg.Doubt != nil:
-		o.probing.Store(true)
-		o.probes.Go(func() {
-			defer o.probing.Store(false)
-			o.doubtServer()
-		})
 	case o.quietChecks >= checksPerSilence/2 && !asking:
 		o.probing.Store(true)
 		o.probes.Go(func() {

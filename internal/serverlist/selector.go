@@ -10,10 +10,18 @@ import (
 )
 
 // The pause before a server that does not serve is asked again, while another one has not
-// replied, starts at firstPause and doubles up to maxPause.
+// replied, starts at firstPause and doubles up to maxPause. It delays the change to a server
+// that takes over.
 const (
 	firstPause = 100 * time.Millisecond
-	maxPause   = time.Second
+	maxPause   = 500 * time.Millisecond
+)
+
+// All Links together doubt once in doubtPause, however many they are. Before a silent server
+// is left, it gets confirmTime to reply over another connection.
+const (
+	doubtPause  = 400 * time.Millisecond
+	confirmTime = 250 * time.Millisecond
 )
 
 // refusalTime is the time that the first choice waits for the servers that have not replied
@@ -75,7 +83,9 @@ type Selector struct {
 	mu          sync.Mutex
 	choice      *choice // nil: none yet
 	links       []*Link
-	cancelDoubt func() // ends a Doubt in progress; or nil
+	selecting   int       // calls of Select in progress; no Doubt begins meanwhile
+	cancelDoubt func()    // ends a Doubt in progress; or nil
+	lastDoubt   time.Time // when the last one ended
 }
 
 // A choice is the result of asking the servers once.
@@ -115,7 +125,8 @@ func (s *Selector) NewLink() *Link {
 // cause if other Links have asked the servers until ctx ended.
 func (l *Link) Select(ctx context.Context) (server int, err error) {
 	s := l.selector
-	s.stopDoubt()
+	s.beginSelect()
+	defer s.endSelect()
 	select {
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
@@ -161,45 +172,78 @@ func (l *Link) isOldLocked() bool {
 	return l.choice != nil && now.server != l.choice.server
 }
 
-// Doubt asks the other servers once, because the Link's server does not respond. If one of
-// them serves, all connections to this Link's server are aborted. Doubt does nothing while
-// the servers are being asked.
+// Doubt asks the other servers, because the Link's server does not respond. If one of them
+// serves, and the Link's server does not over another connection, all connections to the
+// latter are aborted. Doubt does nothing while the servers are being asked, or soon after
+// the last Doubt.
 func (l *Link) Doubt(ctx context.Context) {
 	s := l.selector
-	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
-	default:
-		return
-	}
 	ctx, cancel := context.WithCancel(ctx)
-	defer s.stopDoubt()
-	s.mu.Lock()
-	isOld := l.choice == nil || l.isOldLocked()
-	s.cancelDoubt = cancel
-	s.mu.Unlock()
-	if isOld {
+	defer cancel()
+	now, ok := l.beginDoubt(cancel)
+	if !ok {
 		return
 	}
+	defer s.endDoubt()
 	var others []int
 	for i := range s.cfg.Servers {
-		if i != s.Current() {
+		if i != now {
 			others = append(others, i)
 		}
 	}
-	if server, err := s.ask(ctx, others, false); err == nil {
+	server, err := s.ask(ctx, others, false)
+	if err == nil && !s.confirms(ctx, now) {
 		s.choose(nil, server)
 	}
 }
 
-// stopDoubt ends a Doubt in progress: a connection that is lost matters more.
-func (s *Selector) stopDoubt() {
+// beginDoubt returns the server that was chosen last, or false if Doubt has nothing to do.
+// Otherwise the caller holds turn.
+func (l *Link) beginDoubt(cancel func()) (server int, ok bool) {
+	s := l.selector
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.selecting > 0 || l.choice == nil || l.isOldLocked() || time.Since(s.lastDoubt) < doubtPause {
+		return 0, false
+	}
+	select {
+	case s.turn <- struct{}{}:
+	default:
+		return 0, false
+	}
+	s.cancelDoubt = cancel
+	return s.choice.server, true
+}
+
+func (s *Selector) endDoubt() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cancelDoubt, s.lastDoubt = nil, time.Now()
+	<-s.turn
+}
+
+// confirms reports whether a server serves after all, or the Doubt has been ended.
+func (s *Selector) confirms(ctx context.Context, server int) bool {
+	soon, cancel := context.WithTimeout(ctx, confirmTime)
+	defer cancel()
+	return s.cfg.Ask(soon, server) == nil || ctx.Err() != nil
+}
+
+// beginSelect ends a Doubt in progress, and lets none begin until endSelect: a connection
+// that is lost matters more.
+func (s *Selector) beginSelect() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.selecting++
 	if s.cancelDoubt != nil {
 		s.cancelDoubt()
-		s.cancelDoubt = nil
 	}
+}
+
+func (s *Selector) endSelect() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.selecting--
 }
 
 // choose records a choice, which is also the last one of l, and aborts the connections to

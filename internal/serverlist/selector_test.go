@@ -78,7 +78,7 @@ func TestFirstChoice(t *testing.T) {
 		"a refusal waits for silent":     {[]*fakeServer{mute(), refuses()}, 1, refusalTime},
 		"all refuse":                     {[]*fakeServer{refuses(), refuses()}, -1, 0},
 		"the second serves a bit later":  {[]*fakeServer{mute(), {err: errDown, from: 250 * time.Millisecond}}, 1, 300 * time.Millisecond},
-		"a refusing one begins to serve": {[]*fakeServer{mute(), {err: refused, from: time.Second}}, 1, 1500 * time.Millisecond},
+		"a refusing one begins to serve": {[]*fakeServer{mute(), {err: refused, from: time.Second}}, 1, 1200 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestNoneServes(t *testing.T) {
 		defer cancel()
 		_, err = l.Select(ctx)
 		assert.EqualError(t, err, "none of the 2 servers serves: a: connection refused; b: timed out")
-		assert.Equal(t, 1+13, n.servers[0].asked, "after 0, 0.1, 0.3, 0.7, 1.5, 2.5 s, and so on")
+		assert.Equal(t, 1+22, n.servers[0].asked, "after 0, 0.1, 0.3, 0.7, 1.2, 1.7 s, and so on")
 		assert.Equal(t, 2, n.servers[1].asked)
 	})
 }
@@ -189,26 +189,62 @@ func TestRefusalLater(t *testing.T) {
 	})
 }
 
-// TestDoubt checks that a silent server is left only for one that serves.
+// TestDoubt checks that a silent server is left only for one that serves, and only if it
+// does not serve itself.
 func TestDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, n := newSelector(&fakeServer{}, &fakeServer{err: errDown}, &fakeServer{mute: true})
 		l := s.NewLink()
 		var aborted int
 		connect(t, l, &aborted)
+		time.Sleep(doubtPause)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		l.Doubt(ctx)
 		assert.Equal(t, 1, n.servers[0].asked, "not asked again")
 		assert.Zero(t, aborted)
 		n.servers[1].err = nil
+		asked := n.servers[1].asked
+		l.Doubt(t.Context()) // too soon
+		assert.Equal(t, asked, n.servers[1].asked)
+		time.Sleep(doubtPause)
+		l.Doubt(t.Context()) // both serve
+		assert.Equal(t, asked+1, n.servers[1].asked)
+		assert.Equal(t, 2, n.servers[0].asked)
+		assert.Zero(t, aborted)
+		n.servers[0].mute = true
+		time.Sleep(doubtPause)
+		began := time.Now()
 		l.Doubt(t.Context())
+		assert.Equal(t, confirmTime, time.Since(began))
 		assert.Equal(t, 1, aborted)
 		assert.Equal(t, [][2]int{{0, 1}}, n.moves)
+		time.Sleep(doubtPause)
 		l.Doubt(t.Context()) // of the old connection
 		assert.Equal(t, 1, s.Current())
 		assert.Equal(t, 1, connect(t, l, &aborted))
 		assert.Equal(t, 1, aborted)
+	})
+}
+
+// TestDoubts checks that many Links that doubt for a long time ask no more than one.
+func TestDoubts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, n := newSelector(&fakeServer{}, &fakeServer{err: errDown})
+		var aborted int
+		var links []*Link
+		for range 16 {
+			l := s.NewLink()
+			connect(t, l, &aborted)
+			links = append(links, l)
+		}
+		asked := n.servers[1].asked
+		for began := time.Now(); time.Since(began) < 10*time.Second; {
+			time.Sleep(time.Second / 32)
+			links[n.servers[1].asked%16].Doubt(t.Context())
+		}
+		assert.InDelta(t, 10*time.Second/doubtPause, n.servers[1].asked-asked, 2)
+		assert.Zero(t, aborted)
 	})
 }
 
