@@ -27,6 +27,39 @@ func serveClose(ctx context.Context, x *compound) nfs4.Status {
 	return nfs4.OK
 }
 
+// freeLostStateID frees the revoked stateid of a CLOSE or DELEGRETURN that follows a PUTFH of a handle
+// in a removed export. Linux forgets the stateid after NFS4ERR_STALE, without a FREE_STATEID. The flag
+// SEQ4_STATUS_ADMIN_STATE_REVOKED would then remain in each reply, and Linux would recover its state
+// over and over.
+func (x *compound) freeLostStateID() {
+	if x.minor == nfs4.Minor0 {
+		return
+	}
+	rest := *x.args
+	for i := x.opIndex + 1; i < x.opCount; i++ {
+		var id nfs4.StateID
+		switch nfs4.Op(rest.Uint32()) {
+		case nfs4.OpGetAttr:
+			new(nfs4.GetAttrArgs).Decode(&rest)
+			continue
+		case nfs4.OpClose:
+			var a nfs4.CloseArgs
+			a.Decode(&rest)
+			id = a.StateID
+		case nfs4.OpDelegReturn:
+			var a nfs4.StateIDArgs
+			a.Decode(&rest)
+			id = a.StateID
+		default:
+			return
+		}
+		if rest.Err() == nil && x.server.state.TestStateID(x.session, &id) == nfs4.ErrAdminRevoked {
+			x.server.state.FreeStateID(x.session, &id)
+		}
+		return
+	}
+}
+
 // serveOpenDowngrade implements OPEN_DOWNGRADE (RFC 8881, Section 18.18).
 func serveOpenDowngrade(ctx context.Context, x *compound) nfs4.Status {
 	var a nfs4.OpenDowngradeArgs

@@ -67,7 +67,11 @@ func servePutFH(ctx context.Context, x *compound) nfs4.Status {
 	if x.args.Err() != nil {
 		return nfs4.ErrBadXDR
 	}
-	return x.appendStatus(x.deferWrongSec(x.setCurrentFH(ctx, a.Object)))
+	status := x.deferWrongSec(x.setCurrentFH(ctx, a.Object))
+	if status == nfs4.ErrStale {
+		x.freeLostStateID()
+	}
+	return x.appendStatus(status)
 }
 
 // setCurrentFH makes a filehandle's object the current one, even if the export's security

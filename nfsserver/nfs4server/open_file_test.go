@@ -319,14 +319,7 @@ func TestOpenOfRemovedExport(t *testing.T) {
 	keeps, kept := open("y")
 	require.NoError(t, g.s.exports.SetExports(list[1:]))
 	<-released
-	flags := func() uint32 {
-		var seq nfs4.SequenceRes
-		g.seq++
-		st, _ := g.sendRaw(step{nfs4.OpSequence, &nfs4.SequenceArgs{Session: g.session, Sequence: g.seq}, &seq})
-		require.Equal(t, nfs4.OK, st)
-		return seq.Flags & nfs4.SeqAdminStateRevoked
-	}
-	assert.Equal(t, nfs4.SeqAdminStateRevoked, flags())
+	assert.True(t, g.isStateRevoked())
 	_, st := g.readFile(fh, id)
 	assert.Equal(t, nfs4.ErrStale, st)
 	_, st = g.readFile(kept, id)
@@ -335,7 +328,7 @@ func TestOpenOfRemovedExport(t *testing.T) {
 	assert.Equal(t, nfs4.ErrAdminRevoked, g.closeFile(kept, id))
 	st, _ = g.sendSteps(step{nfs4.OpFreeStateID, &nfs4.StateIDArgs{StateID: id}, newStatusRes()})
 	require.Equal(t, nfs4.OK, st)
-	assert.Zero(t, flags())
+	assert.False(t, g.isStateRevoked())
 	require.Equal(t, nfs4.OK, g.writeFile(kept, keeps, "goes on"))
 	require.Equal(t, nfs4.OK, g.closeFile(kept, keeps))
 	assert.Equal(t, [2]int64{}, stays.openCounts())
@@ -344,6 +337,41 @@ func TestOpenOfRemovedExport(t *testing.T) {
 	require.NoError(t, g.s.exports.SetExports(list))
 	id, fh = open("x")
 	require.Equal(t, nfs4.OK, g.writeFile(fh, id, "data"))
+	g.s.Close()
+}
+
+// isStateRevoked sends a SEQUENCE, and reports whether its reply has SEQ4_STATUS_ADMIN_STATE_REVOKED.
+func (g *testServer) isStateRevoked() bool {
+	g.t.Helper()
+	var seq nfs4.SequenceRes
+	g.seq++
+	st, _ := g.sendRaw(step{nfs4.OpSequence, &nfs4.SequenceArgs{Session: g.session, Sequence: g.seq}, &seq})
+	require.Equal(g.t, nfs4.OK, st)
+	return seq.Flags&nfs4.SeqAdminStateRevoked != 0
+}
+
+// TestCloseInRemovedExport checks that a client which closes a file, or returns a delegation, in a
+// removed export frees the revoked stateid, although the filehandle is stale. Linux sends no
+// FREE_STATEID then.
+func TestCloseInRemovedExport(t *testing.T) {
+	fs := mem.New(mem.Options{Mode: 0o777})
+	g := newTestServer(t, exportset.Export{Path: "/x", FS: fs}).connectClient()
+	var ids []nfs4.StateID
+	var fh nfs4.FH
+	for _, name := range []string{"a", "b", "c"} {
+		res, h, st := g.openName(openArgs(name, name, nfs4.ShareBoth, 0, nfs4.Unchecked))
+		require.Equal(t, nfs4.OK, st)
+		ids, fh = append(ids, res.StateID), append(nfs4.FH(nil), h...)
+	}
+	require.NoError(t, g.s.exports.SetExports(nil))
+	getattr := step{nfs4.OpGetAttr, &nfs4.GetAttrArgs{Request: nfs4.BitmapOf(nfs4.AttrSize)}, new(nfs4.GetAttrRes)}
+	assert.Equal(t, nfs4.ErrStale, g.closeFile(fh, ids[0]))
+	st, _ := g.sendSteps(putStep(fh), getattr, step{nfs4.OpClose, &nfs4.CloseArgs{StateID: ids[1]}, new(nfs4.StateIDRes)})
+	assert.Equal(t, nfs4.ErrStale, st)
+	assert.True(t, g.isStateRevoked(), "one stateid is left")
+	st, _ = g.sendSteps(putStep(fh), getattr, step{nfs4.OpDelegReturn, &nfs4.StateIDArgs{StateID: ids[2]}, newStatusRes()})
+	assert.Equal(t, nfs4.ErrStale, st)
+	assert.False(t, g.isStateRevoked())
 	g.s.Close()
 }
 
