@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // TestACLWhileCached4 checks that a list which Linux sets over NFSv4.2 counts at the next
@@ -41,7 +40,7 @@ func TestACLWhileCached4(t *testing.T) {
 			}
 			const user = "setpriv --reuid 1001 --regid 1001 --clear-groups"
 			before := statusOf(t, control).Grants.Granted
-			require.Eventually(t, func() bool {
+			eventually(t, func() bool {
 				assert.True(t, read(""))
 				assert.Equal(t, !c.mayAfter, read(user))
 				return statusOf(t, control).Grants.Granted > before

@@ -55,7 +55,7 @@ func TestDelegationLog(t *testing.T) {
 	t.Logf("%d lines, %d opens: %d recalls, %d calls", lines, lines*looks, recalls, after.countCalls()-before.countCalls())
 	assert.Positive(t, recalls, "the follower holds the log")
 	assert.LessOrEqual(t, recalls, lines)
-	require.Eventually(t, func() bool { // it does not ask again at once after a recall
+	eventually(t, func() bool { // it does not ask again at once after a recall
 		quiet := statusOf(t, control).countCalls()
 		for range looks {
 			look()

@@ -70,7 +70,7 @@ func TestDelegations4(t *testing.T) {
 						n++
 						require.Equal(t, fmt.Sprintf("content %d\n", n), mustInGuest(t, fmt.Sprintf("cat /mnt/d/%d", n)))
 						change(t, n)
-						assert.Eventually(t, func() bool { return mustInGuest(t, fmt.Sprintf("cat /mnt/d/%d", n)) == "changed\n" }, daemonLimit, pollEvery)
+						eventually(t, func() bool { return mustInGuest(t, fmt.Sprintf("cat /mnt/d/%d", n)) == "changed\n" }, daemonLimit, pollEvery)
 					}
 				})
 			}

@@ -46,7 +46,7 @@ func TestDelegationLocal(t *testing.T) {
 
 	write("seq 10000 >f; cp -p f reference")
 	see("at first")
-	require.Eventually(t, func() bool { see("again"); return leasesOf(t, here) == 1 }, mountLimit, pollEvery, "no delegation is held")
+	eventually(t, func() bool { see("again"); return leasesOf(t, here) == 1 }, mountLimit, pollEvery, "no delegation is held")
 	reads := m.countCalls("READ")
 	for range 20 {
 		see("from the cache")
@@ -88,7 +88,7 @@ func TestDelegationLocal(t *testing.T) {
 	require.NoError(t, late.Start())
 	open, err := os.Open(there)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { see("again"); return leasesOf(t, here) == 1 }, mountLimit, pollEvery, "no delegation is held")
+	eventually(t, func() bool { see("again"); return leasesOf(t, here) == 1 }, mountLimit, pollEvery, "no delegation is held")
 	m.proc.Stop()
 	began, done := time.Now(), make(chan error, 1)
 	go func() {

@@ -56,7 +56,7 @@ func TestHolders4(t *testing.T) {
 	fmt.Fprintln(waits, "posix-wait 1 write 5 1")
 	path := filepath.Join(d.dir, "locked")
 	var f heldFile
-	require.Eventually(t, func() bool {
+	eventually(t, func() bool {
 		files := heldIn(t, control, path)
 		if len(files) == 1 {
 			f = files[0]
@@ -88,5 +88,5 @@ func TestHolders4(t *testing.T) {
 	for _, point := range []string{"/mnt", "/mnt2"} {
 		unmountInGuest(t, point)
 	}
-	require.Eventually(t, func() bool { return len(heldIn(t, control)) == 0 }, closeLimit, pollEvery)
+	eventually(t, func() bool { return len(heldIn(t, control)) == 0 }, closeLimit, pollEvery)
 }

@@ -59,7 +59,7 @@ func TestLockMachines3(t *testing.T) {
 			holder.runSteps(t, []lockStep{{has, "posix 1 write 0 10", "ok"}})
 			asked := statusOf(t, control).callsOf("nlm4", "LOCK")
 			fmt.Fprintln(waits, "posix-wait 1 write 5 1")
-			require.Eventually(t, func() bool { return statusOf(t, control).callsOf("nlm4", "LOCK") > asked }, daemonLimit, pollEvery)
+			eventually(t, func() bool { return statusOf(t, control).callsOf("nlm4", "LOCK") > asked }, daemonLimit, pollEvery)
 			monitored := inGuest(t, g, "tar -C /var/lib/nfs -cf - sm state | base64")
 			g.Close()
 			answers.runSteps(t, []lockStep{{here, "posix-test 1 read 0 0", "write lock of 10 at 0"}})

@@ -202,6 +202,17 @@ func mustInGuest(t testing.TB, script string) string {
 	return out
 }
 
+// eventually is require.Eventually, but calls condition in the test's goroutine: condition may end the
+// test, and has returned when the test ends.
+func eventually(t testing.TB, condition func() bool, limit, every time.Duration, message ...any) {
+	t.Helper()
+	for end := time.Now().Add(limit); !condition(); time.Sleep(every) {
+		if time.Now().After(end) {
+			require.FailNow(t, fmt.Sprintf("the condition is false after %v", limit), message...)
+		}
+	}
+}
+
 // outputTail returns the end of a program's output, short enough to read.
 func outputTail(out string) string {
 	const most = 4000 // bytes

@@ -66,7 +66,7 @@ func TestMountrdmaLockRestart(t *testing.T) {
 	fmt.Fprintln(near, "posix-wait 1 write 5 1")
 	asked := statusOf(t, control).callsOf("nlm4", "LOCK")
 	fmt.Fprintln(far, "posix-wait 1 write 6 1")
-	require.Eventually(t, func() bool { return statusOf(t, control).callsOf("nlm4", "LOCK") > asked }, daemonLimit, pollEvery)
+	eventually(t, func() bool { return statusOf(t, control).callsOf("nlm4", "LOCK") > asked }, daemonLimit, pollEvery)
 	d.proc.Kill()
 	d.startProcess()
 	for _, lock := range []struct{ where, found string }{{"0 10", "write lock of 10 at 0"}, {"20 10", "read lock of 10 at 20"}} {
@@ -115,7 +115,7 @@ func TestMountrdmaGranted(t *testing.T) {
 		waits, has := answers.startLocker(t, m.point), answers.startLocker(t, other.point)
 		answers.runSteps(t, []lockStep{{has, "ofd 1 write 0 10", "ok"}})
 		fmt.Fprintln(waits, "posix-wait 1 write 5 1")
-		require.Eventually(t, func() bool { return statusOf(t, control).callsOf("nlm4", "LOCK") >= 8 }, daemonLimit, pollEvery,
+		eventually(t, func() bool { return statusOf(t, control).callsOf("nlm4", "LOCK") >= 8 }, daemonLimit, pollEvery,
 			"mountrdma asks less and less often")
 		answers.runSteps(t, []lockStep{{has, "ofd 1 none 0 0", "ok"}})
 		assert.Equal(t, "ok", answers.nextAnswer(t, waits))

@@ -246,7 +246,7 @@ func checkCallbacks40(t *testing.T, dir string) {
 		n := callsOf(t, "/mnt")
 		return n["OPEN"] + n["OPEN_NOATTR"]
 	}
-	require.Eventually(t, func() bool { // the server has tried the callback
+	eventually(t, func() bool { // the server has tried the callback
 		read()
 		before := opens()
 		read()

@@ -64,7 +64,7 @@ func TestSlots4(t *testing.T) {
 		}
 		t.Logf("%d slots", most)
 		assert.Greater(t, most, 64)
-		require.Eventually(t, func() bool { return slots() == 8 }, 6*lease, pollEvery)
+		eventually(t, func() bool { return slots() == 8 }, 6*lease, pollEvery)
 	}
 	unmountInGuest(t, "/mnt")
 	d.stopGracefully()

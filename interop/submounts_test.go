@@ -82,7 +82,7 @@ func checkSubmounts(t *testing.T, d *daemon, s guestSite, transport string, kind
 	mustInGuest(t, "touch /tmp/load; (while [ -e /tmp/load ]; do cat /mnt/ext4/tree/in/numbers; done) >/dev/null 2>&1 & true")
 	source := strings.TrimSpace(onHost(t, "/", "findmnt -no SOURCE "+dir+"/ext4 | cut -d[ -f1"))
 	onHost(t, "/", "umount "+dir+"/ext4")
-	require.Eventually(t, func() bool {
+	eventually(t, func() bool {
 		out, status := tryInGuest(t, "cat /mnt/ext4/tree/in/numbers 2>&1")
 		return status != 0 && (strings.Contains(out, "tale") || strings.Contains(out, "No such file"))
 	}, daemonLimit, pollEvery)
@@ -90,7 +90,7 @@ func checkSubmounts(t *testing.T, d *daemon, s guestSite, transport string, kind
 	checkAll(users)
 	onHost(t, "/", "mount "+source+" "+dir+"/ext4")
 	onHost(t, "/", "touch "+dir) // Linux keeps what it has looked up until the directory changes
-	require.Eventually(t, func() bool {
+	eventually(t, func() bool {
 		out, _ := tryInGuest(t, "head -n 1 /mnt/ext4/tree/in/numbers")
 		return out == "1\n"
 	}, daemonLimit, pollEvery, "mounted again")

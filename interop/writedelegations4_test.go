@@ -69,7 +69,7 @@ func testWriteDelegations4(t *testing.T, flags ...string) {
 		}
 		return content
 	}
-	require.Eventually(t, func() bool { // the backchannel is up
+	eventually(t, func() bool { // the backchannel is up
 		mustInGuest(t, "echo x >/mnt/first")
 		return statusOf(t, control).NFS4.Writes > 0
 	}, daemonLimit, pollEvery)

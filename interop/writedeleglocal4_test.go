@@ -29,7 +29,7 @@ func TestWriteDelegationsLocal4(t *testing.T) {
 	s.rdma = portOf(t, r.addr)
 	s.mountInGuest(t, "/mnt", s.mountOptions("rdma"))
 	path := func(name string) string { return filepath.Join(d.dir, name) }
-	require.Eventually(t, func() bool { // the backchannel is up
+	eventually(t, func() bool { // the backchannel is up
 		mustInGuest(t, "echo x >/mnt/first")
 		return statusOf(t, control).NFS4.Writes > 0
 	}, daemonLimit, pollEvery)
