@@ -345,7 +345,7 @@ func dialV4(t *testing.T, d *testDaemon) *nfs4client.Session {
 // the automount: Linux would take an error to mean that no file system of the server has lists.
 func TestSetACLOfAutomount(t *testing.T) {
 	nstest.Run(t, func(t *testing.T) {
-		g := newAutomountTest(t, "m")
+		g := newAutomountTest(t, "m", "m4")
 		g.serve("daemon", func(t *testing.T, d *testDaemon, c *nfsclient.Client, root nfs3.FH) {
 			conn, err := rpcrdma.DialConn(t.Context(), iwarp.Open(iwarp.Config{}), d.transportAddr(t, "rdma"), rpcrdma.ClientConnConfig{})
 			require.NoError(t, err)
@@ -354,6 +354,12 @@ func TestSetACLOfAutomount(t *testing.T) {
 			status, _ := callForStatus(t, conn, nfsacl.Program, nfsacl.Version, nfsacl.ProcSetACL, a.AppendTo(nil))
 			assert.Equal(t, nfs3.ErrJukebox, nfs3.Status(status))
 			require.Eventually(t, func() bool { return g.count("m") == 1 }, 30*time.Second, time.Millisecond)
+
+			s := dialV4(t, d)
+			h, err := s.Walk(t.Context(), g.dir+"/m4")
+			require.NoError(t, err)
+			assert.NoError(t, s.SetAttr(t.Context(), slices.Clone(h), &nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrACL)}))
+			assert.Equal(t, 1, g.count("m4"))
 		})
 	})
 }

@@ -102,6 +102,17 @@ func (x *compound) applyAttrs(ctx context.Context, opened *exportset.Open, a *nf
 	return false, x.toStatus(err)
 }
 
+// unsupportedStatus returns the status for attributes that the current object does not support. The
+// file system of an automount may support them, and is mounted first.
+func (x *compound) unsupportedStatus() nfs4.Status {
+	if u := x.current.use; u != nil {
+		if err := u.Export.TriggerAutomount(); err != nil {
+			return x.toStatus(err)
+		}
+	}
+	return nfs4.ErrAttrNotSupp
+}
+
 // convertAttrs converts attributes to be set. done are those that will be set.
 func (x *compound) convertAttrs(ctx context.Context, a *nfs4.Attrs, allowed nfs4.Bitmap) (set vfs.SetAttr, done nfs4.Bitmap, _ nfs4.Status) {
 	unknown := a.Mask.Without(x.supportedAttrs(&x.current))
@@ -110,7 +121,7 @@ func (x *compound) convertAttrs(ctx context.Context, a *nfs4.Attrs, allowed nfs4
 	umasked := nfs4.BitmapOf(nfs4.AttrMode, nfs4.AttrModeUmask)
 	switch {
 	case !unknown.Empty():
-		return set, done, nfs4.ErrAttrNotSupp
+		return set, done, x.unsupportedStatus()
 	case !readOnly.Empty(), a.Mask.And(masked) == masked, a.Mask.And(umasked) == umasked:
 		return set, done, nfs4.ErrInval
 	}

@@ -38,7 +38,7 @@ func (x *compound) matchesAttrs(ctx context.Context) (bool, nfs4.Status) {
 	case a.Attrs.Mask.Has(nfs4.AttrRdattrError), x.anyWriteOnly(a.Attrs.Mask), hasBadMode(&a.Attrs):
 		return false, nfs4.ErrInval
 	case !unknown.Empty():
-		return false, nfs4.ErrAttrNotSupp
+		return false, x.unsupportedStatus()
 	}
 	if status := x.canonicalizeAttrs(ctx, &a.Attrs); status != nfs4.OK {
 		return false, status
