@@ -2,7 +2,7 @@
 // a file system that they share (package clusterfs), while clients work. The file system's
 // record of operations shows which host has changed what.
 //
-//	clients ── Go client: 127.0.1.1,127.0.1.2:/run/shared/data
+//	clients ── Go client, mountrdma: 127.0.1.1,127.0.1.2:/run/shared/data
 //	              │                      │
 //	host a: nfsrdmad --standby    host b: nfsrdmad --standby    UTS and mount namespaces
 //	              │ /run/shared          │ /run/shared

@@ -108,7 +108,7 @@ func (c *cluster) start(name string) *host {
 	args := append([]string{
 		"serve", "--standby", "--tenure-time", tenureTime.String(), "--state", shared + "/state", "--exports", c.exports,
 		"--listen", h.address + ":20049", "--tcp", h.address + ":2049", "--control", h.control, "--metrics", h.address + ":9000",
-		"--lease", "3s", "--nfs4-lease", nfs4Lease.String(),
+		"--lease", "1s", "--nfs4-lease", nfs4Lease.String(),
 	}, c.args...)
 	if c.fence {
 		args = append(args, "--fence", strings.Join(c.fs.FenceCommand(), " "))

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,11 +15,9 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
@@ -39,8 +38,9 @@ type workFile interface {
 // A worker writes blocks of a file and syncs each, while a reader reads them through the
 // same client. Block n is written as version n, n+blocks and so on.
 type worker struct {
-	name string
-	file workFile
+	place string // of its file
+	name  string
+	file  workFile
 
 	acknowledged [blocks]atomic.Uint64 // the versions that were synced
 	started      [blocks]atomic.Uint64 // the versions that were written, perhaps
@@ -87,28 +87,43 @@ func (w *worker) write(p []byte) error {
 }
 
 // checkBlock reads a block, which must have at least the version that was acknowledged
-// before, and at most the one that has been started.
+// before, and at most the one that has been started. A read during a write may return parts
+// of both, and is repeated.
 func (w *worker) checkBlock(file io.ReaderAt, p []byte, at int) error {
-	least := w.acknowledged[at].Load()
-	if least == 0 {
-		return nil
-	}
-	if _, err := file.ReadAt(p, int64(at)*blockSize); err != nil && err != io.EOF {
-		return fmt.Errorf("%s: READ: %w", w.name, err)
-	}
-	version := binary.BigEndian.Uint64(p)
 	want := make([]byte, blockSize)
-	fillBlock(want, w.name, version)
-	if most := w.started[at].Load(); version < least || version > most || !bytes.Equal(want, p) {
-		return fmt.Errorf("%s: block %d has version %d, acknowledged was %d, started %d; equal: %t", w.name, at, version, least, most, bytes.Equal(want, p))
+	for {
+		least := w.acknowledged[at].Load()
+		if least == 0 {
+			return nil
+		}
+		if _, err := file.ReadAt(p, int64(at)*blockSize); err != nil && err != io.EOF {
+			return fmt.Errorf("%s: READ: %w", w.name, err)
+		}
+		version, most := binary.BigEndian.Uint64(p), w.started[at].Load()
+		fillBlock(want, w.name, version)
+		isWhole := bytes.Equal(want, p)
+		switch {
+		case version < least || version > most || !isWhole && most == least:
+			return fmt.Errorf("%s: block %d has version %d, acknowledged was %d, started %d; whole: %t", w.name, at, version, least, most, isWhole)
+		case isWhole:
+			return nil
+		}
 	}
-	return nil
+}
+
+// read checks a block through the client.
+func (w *worker) read(p []byte, n int) error {
+	err := w.checkBlock(w.file, p, n%blocks)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.checks++
+	return err
 }
 
 func (w *worker) resetGap() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.gap, w.syncs, w.checks = 0, 0, 0
+	w.gap = 0
 }
 
 // measured returns the longest gap since resetGap, and how many blocks were synced and
@@ -119,42 +134,24 @@ func (w *worker) measured() (gap time.Duration, syncs, checks int) {
 	return w.gap, w.syncs, w.checks
 }
 
-// A load is 16 writers and 16 readers.
+// A load is writers and as many readers.
 type load struct {
-	t       *testing.T
 	workers []*worker
 	stop    atomic.Bool
 	all     sync.WaitGroup
+
+	mu  sync.Mutex
+	err error // of all that failed
 }
 
-// startLoad starts writers and readers by the Go client over RDMA and TCP.
-func startLoad(t *testing.T) *load {
-	t.Helper()
-	l := &load{t: t}
-	for _, transport := range []string{"rdma", "tcp"} {
-		fs := dial(t, transport)
-		for i := range 8 {
-			name := fmt.Sprint(transport, "-", i)
-			f, err := fs.Create(t.Context(), name, 0o600)
-			require.NoError(t, err)
-			l.startWorker(name, goFile{f})
-		}
+// start starts the writer and the reader of each file.
+func (l *load) start(place string, files map[string]workFile) {
+	for name, file := range files {
+		w := &worker{place: place, name: name, file: file, last: time.Now()}
+		l.workers = append(l.workers, w)
+		l.repeat(func(p []byte, _ int) error { return w.write(p) })
+		l.repeat(w.read)
 	}
-	t.Cleanup(l.end)
-	return l
-}
-
-func (l *load) startWorker(name string, file workFile) {
-	w := &worker{name: name, file: file, last: time.Now()}
-	l.workers = append(l.workers, w)
-	l.repeat(func(p []byte, _ int) error { return w.write(p) })
-	l.repeat(func(p []byte, n int) error {
-		err := w.checkBlock(file, p, n%blocks)
-		w.mu.Lock()
-		w.checks++
-		w.mu.Unlock()
-		return err
-	})
 }
 
 // repeat calls f until the load ends or f fails.
@@ -162,12 +159,25 @@ func (l *load) repeat(f func(p []byte, n int) error) {
 	l.all.Go(func() {
 		p := make([]byte, blockSize)
 		for n := 0; !l.stop.Load(); n++ {
-			if err := f(p, n); !assert.NoError(l.t, err) {
+			if err := f(p, n); err != nil {
+				l.fail(err)
 				return
 			}
 			time.Sleep(time.Millisecond) // not all of the processors
 		}
 	})
+}
+
+func (l *load) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.err = errors.Join(l.err, err)
+}
+
+func (l *load) failure() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
 }
 
 func (l *load) end() {
@@ -182,35 +192,44 @@ func (l *load) resetGaps() {
 }
 
 // awaitProgress waits until all writers and readers have completed operations that began
-// after the call, and returns the longest gap of a writer since resetGaps.
-func (l *load) awaitProgress() (longest time.Duration) {
-	l.t.Helper()
+// after the call, and returns the longest gap of a writer in each place since resetGaps.
+func (l *load) awaitProgress() (longest map[string]time.Duration, err error) {
+	longest = make(map[string]time.Duration)
+	deadline := time.Now().Add(limit)
 	for _, w := range l.workers {
 		_, syncs, checks := w.measured()
-		require.Eventually(l.t, func() bool {
-			_, s, c := w.measured()
-			return s >= syncs+2 && c >= checks+2
-		}, limit, time.Millisecond, "%s makes no progress", w.name)
+		for _, s, c := w.measured(); s < syncs+2 || c < checks+2; _, s, c = w.measured() {
+			if err := l.failure(); err != nil {
+				return nil, err
+			}
+			if time.Now().After(deadline) {
+				return nil, fmt.Errorf("%s makes no progress: %d of 2 blocks written, %d of 2 read", w.name, s-syncs, c-checks)
+			}
+			time.Sleep(time.Millisecond)
+		}
 		gap, _, _ := w.measured()
-		longest = max(longest, gap)
+		longest[w.place] = max(longest[w.place], gap)
 	}
-	return longest
+	return longest, nil
 }
 
 // checkBacking checks all acknowledged blocks in the file system's own files.
-func (l *load) checkBacking(dir string) (count int) {
-	l.t.Helper()
+func (l *load) checkBacking(dir string) (count int, err error) {
 	p := make([]byte, blockSize)
 	for _, w := range l.workers {
 		f, err := os.Open(filepath.Join(dir, w.name))
-		require.NoError(l.t, err)
+		if err != nil {
+			return count, err
+		}
 		defer f.Close()
 		for at := range blocks {
-			assert.NoError(l.t, w.checkBlock(f, p, at))
+			if err := w.checkBlock(f, p, at); err != nil {
+				return count, err
+			}
 			count++
 		}
 	}
-	return count
+	return count, nil
 }
 
 // goFile is a file of the Go client.
@@ -226,15 +245,52 @@ func (g goFile) ReadAt(p []byte, off int64) (int, error) {
 
 func (g goFile) Sync() error { return g.f.Sync(context.Background()) }
 
-// dial returns the export by a client that knows both hosts.
-func dial(t *testing.T, transport string) *nfsclient.FS {
-	t.Helper()
-	c, err := nfsrdma.Dial(t.Context(), servers, nfsrdma.ClientConfig{
+// createByClient creates files by the Go client, with a connection to the list of servers.
+func createByClient(transport string, names []string) (map[string]workFile, error) {
+	ctx := context.Background()
+	c, err := nfsrdma.Dial(ctx, servers, nfsrdma.ClientConfig{
 		TCP: transport == "tcp", Connections: 2, Export: export, Log: slog.New(slog.DiscardHandler),
 	})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, c.Close()) })
-	fs, err := c.Mount(t.Context(), export)
-	require.NoError(t, err)
-	return fs
+	if err != nil {
+		return nil, err
+	}
+	fs, err := c.Mount(ctx, export)
+	if err != nil {
+		return nil, err
+	}
+	files := make(map[string]workFile)
+	for _, name := range names {
+		f, err := fs.Create(ctx, name, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		files[name] = goFile{f}
+	}
+	return files, nil
+}
+
+// mountFile is a file of a mount. It is read from the server, not from the kernel's cache.
+type mountFile struct {
+	*os.File
+	direct *os.File
+}
+
+func (f mountFile) ReadAt(p []byte, off int64) (int, error) { return f.direct.ReadAt(p, off) }
+
+// createInMount creates files in a directory.
+func createInMount(dir string, names []string) (map[string]workFile, error) {
+	files := make(map[string]workFile)
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		direct, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECT, 0)
+		if err != nil {
+			return nil, err
+		}
+		files[name] = mountFile{f, direct}
+	}
+	return files, nil
 }

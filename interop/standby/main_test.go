@@ -19,6 +19,7 @@ var programs string
 // The tests have a network of their own, in which all ports are free.
 func TestMain(m *testing.M) {
 	clusterfs.RunCommand()
+	runLoadCommand()
 	os.Exit(nstest.Main(func() int { return testMain(m) }))
 }
 

@@ -5,6 +5,7 @@ package standby
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -68,15 +69,25 @@ func (c *cluster) change(o outage) {
 	c.waiting.awaitWaiting()
 }
 
-// gaps are the gaps of each outage.
-type gaps map[string][]time.Duration
+// gaps are the longest gaps of the writers in one place, by outage.
+type gaps map[string]map[string][]time.Duration
+
+func (g gaps) add(outage string, longest map[string]time.Duration) {
+	for place, gap := range longest {
+		if g[place] == nil {
+			g[place] = make(map[string][]time.Duration)
+		}
+		g[place][outage] = append(g[place][outage], gap)
+	}
+}
 
 func (g gaps) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-8s %5s %9s %9s", "outage", "times", "median", "max")
+	fmt.Fprintf(&b, "%-8s %-10s %5s %9s %9s", "outage", "client", "times", "median", "max")
 	for _, o := range outages {
-		if d := slices.Sorted(slices.Values(g[o.name])); len(d) > 0 {
-			fmt.Fprintf(&b, "\n%-8s %5d %7.2f s %7.2f s", o.name, len(d), d[len(d)/2].Seconds(), d[len(d)-1].Seconds())
+		for _, place := range slices.Sorted(maps.Keys(g)) {
+			d := slices.Sorted(slices.Values(g[place][o.name]))
+			fmt.Fprintf(&b, "\n%-8s %-10s %5d %7.2f s %7.2f s", o.name, place, len(d), d[len(d)/2].Seconds(), d[len(d)-1].Seconds())
 		}
 	}
 	return b.String()
@@ -88,7 +99,7 @@ func (g gaps) String() string {
 // after the next one's first operation.
 func TestOutages(t *testing.T) {
 	c := startCluster(t, clusterfs.Options{KeepLocks: clusterfs.Never})
-	l := startLoad(t)
+	l := startLoad(t, 4, "rdma", "tcp", mountList(t, "rdma"), mountList(t, "tcp"))
 	l.awaitProgress()
 	took := gaps{}
 	turns := []string{"a"}
@@ -97,8 +108,7 @@ func TestOutages(t *testing.T) {
 		for _, o := range outages {
 			l.resetGaps()
 			c.change(o)
-			gap := l.awaitProgress()
-			took[o.name] = append(took[o.name], gap)
+			took.add(o.name, l.awaitProgress())
 			turns = append(turns, c.serving.name)
 			checked += l.checkBacking(c.data())
 			c.checkReports()
