@@ -64,9 +64,13 @@ func (s *seriesSet) replaceIdle(number int) {
 	if s.kept == nil {
 		s.kept = make(map[string]*series)
 	}
+	least := -1.0
+	if len(s.kept) == maxSeries { // few of 10,000 exports have more, so that sorting costs little
+		least = loadMargin * s.load[s.findIdlest()]
+	}
 	var candidates []string
-	for name := range s.load {
-		if s.kept[name] == nil {
+	for name, load := range s.load {
+		if load > least && s.kept[name] == nil {
 			candidates = append(candidates, name)
 		}
 	}
