@@ -21,10 +21,10 @@ import (
 
 // Limits of automounts.
 const (
-	maxTriggers    = 32 // automounts that are triggered at once: each blocks a thread
+	maxTriggers    = 32 // automounts that are triggered at once, without those that do not respond
 	minTriggerWait = time.Second
 	maxTriggerWait = time.Minute
-	triggerTimeout = 10 * time.Second // after which an automount that does not respond is logged
+	triggerTimeout = 10 * time.Second // after which an automount that does not respond is logged, and others are triggered
 )
 
 // An automount is the state of an automount below an export. Its fields are guarded by shareSet.mu.
@@ -169,21 +169,29 @@ func (s *shareSet) trigger(a *automount) {
 	a.isTriggered = true
 	s.triggering++
 	go func() {
+		counts := true // in triggering; guarded by mu
 		slow := time.AfterFunc(triggerTimeout, func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.logTriggerLocked(a, fmt.Errorf("it has not responded for %v", triggerTimeout))
+			if counts {
+				counts = false
+				s.triggering--
+				s.logTriggerLocked(a, fmt.Errorf("it has not responded for %v", triggerTimeout))
+			}
 		})
-		err := triggerAutomount(a.dir)
+		err := s.triggerAutomount(a.dir)
 		slow.Stop()
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		if counts {
+			counts = false
+			s.triggering--
+		}
 		s.endTriggerLocked(a, err)
 	}()
 }
 
 func (s *shareSet) endTriggerLocked(a *automount, err error) {
-	s.triggering--
 	a.isTriggered = false
 	if err == nil { // until the mount is exported, the calls of its clients need no second attempt
 		a.wait, a.notBefore = 0, time.Now().Add(minTriggerWait)

@@ -4,14 +4,17 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -390,5 +393,48 @@ func TestFailingAutomounts(t *testing.T) {
 			assert.Equal(t, 1, g.count("hangs"))
 		})
 		assert.Equal(t, 1, strings.Count(daemon.stderr.String(), "cannot mount an automount"), daemon.stderr.String())
+	})
+}
+
+// TestHangingAutomounts checks that automounts which do not respond block others only for a time.
+func TestHangingAutomounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShareSet(nil, slog.New(slog.DiscardHandler))
+		release := make(chan struct{})
+		var triggered atomic.Int64
+		s.triggerAutomount = func(string) error {
+			triggered.Add(1)
+			<-release
+			return nil
+		}
+		trigger := func(name string) {
+			if s.automounts[name] == nil {
+				s.automounts[name] = &automount{name: name}
+			}
+			s.trigger(s.automounts[name])
+			synctest.Wait()
+		}
+		for i := range maxTriggers {
+			trigger(fmt.Sprint(i))
+		}
+		trigger("other")
+		assert.EqualValues(t, maxTriggers, triggered.Load())
+		time.Sleep(triggerTimeout)
+		trigger("0")
+		trigger("other")
+		assert.EqualValues(t, maxTriggers+1, triggered.Load())
+		close(release)
+		synctest.Wait()
+		assert.Zero(t, s.triggering)
+	})
+}
+
+// TestOpenExpiredAutomount checks that opening a mount which has expired does not mount it again.
+func TestOpenExpiredAutomount(t *testing.T) {
+	nstest.Run(t, func(t *testing.T) {
+		g := newAutomountTest(t, "m")
+		_, err := openMountPoint(filepath.Join(g.dir, "m"), 1)
+		assert.ErrorContains(t, err, "another file system")
+		assert.Zero(t, g.total())
 	})
 }

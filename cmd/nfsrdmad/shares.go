@@ -57,6 +57,8 @@ type shareSet struct {
 	openExport    func(*exportSpec) (vfs.FS, error) // openExport
 	listMounts    func() ([]mountinfo.Mount, error) // mountinfo.All
 
+	triggerAutomount func(dir string) error // triggerAutomount
+
 	acquireMu      sync.Mutex      // held by acquireShares, which may wait for a disk
 	automountNames map[string]bool // recordedPath of each automount that acquireShares has found
 
@@ -72,13 +74,13 @@ type shareSet struct {
 	hidden      map[string]string     // see logHiddenMounts
 	automounts  map[string]*automount // by the path of the export
 	isPlacing   bool                  // see placeAutomountsLocked
-	triggering  int                   // automounts that are being triggered
+	triggering  int                   // automounts that are being triggered, for less than triggerTimeout
 	unavailable map[string]string     // reasons, by path
 	errs        []error               // errors from closing
 }
 
 func newShareSet(st *stateDir, log *slog.Logger) *shareSet {
-	s := &shareSet{state: st, log: log, findPlacement: findPlacement, listMounts: mountinfo.All, automounts: make(map[string]*automount), open: make(map[shareKey]*share), openings: make(map[string]*opening)}
+	s := &shareSet{state: st, log: log, findPlacement: findPlacement, listMounts: mountinfo.All, triggerAutomount: triggerAutomount, automounts: make(map[string]*automount), open: make(map[shareKey]*share), openings: make(map[string]*opening)}
 	s.openExport = func(e *exportSpec) (vfs.FS, error) { return openExport(e, st, log) }
 	s.closed.L = &s.mu
 	return s

@@ -218,16 +218,21 @@ func (e *exportSpec) openSubmount(dir string, o posix.Options) (*posix.FS, error
 
 // openMountPoint opens the root of the topmost mount on a directory, if the mount has an ID: another
 // process may have renamed the directories on the way since the list of mounts was read, or put
-// symbolic links in their place.
+// symbolic links in their place. It does not trigger an automount that has expired since: O_DIRECTORY
+// would.
 func openMountPoint(point string, id uint64) (int, error) {
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
 	fd, err := unix.Openat2(unix.AT_FDCWD, point, &how)
 	if err != nil {
 		return -1, fmt.Errorf("mount %s: %w", point, err)
 	}
 	var st unix.Statx_t
-	err = unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st)
-	if err == nil && (st.Mnt_id != id || st.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0) {
+	err = unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_TYPE|unix.STATX_MNT_ID, &st)
+	switch {
+	case err != nil:
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		err = unix.ENOTDIR
+	case st.Mnt_id != id || st.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0:
 		err = errors.New("another file system is mounted there now")
 	}
 	if err != nil {
