@@ -7,8 +7,9 @@ import (
 	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
-// A tenureGate executes no call, and lets no reply pass, when its tenure is over. It then resets the
-// connection: the client sends the call again to the host that has taken over.
+// A tenureGate lets no reply pass when its tenure is over. It then resets the connection: the client
+// sends the call again to the host that has taken over. What a call does to files and to records is
+// behind gates of its own, closer to its execution: exportset's and the journal's.
 type tenureGate struct {
 	next   oncrpc.Service
 	tenure *tenure.Tenure
@@ -27,21 +28,13 @@ func (g *tenureGate) Resumes() bool { return oncrpc.Resumes(g.next) }
 
 // Serve serves a call.
 func (g *tenureGate) Serve(ctx context.Context, req *oncrpc.Request, rep *oncrpc.Reply) (answer bool) {
-	if g.tenure.Over() {
-		resetPeer(req.Peer)
-		return false
-	}
 	answer = g.next.Serve(ctx, req, rep)
 	if g.tenure.Over() { // in the meantime, the next host may have changed what the reply says
-		resetPeer(req.Peer)
+		if req.Peer != nil && req.Peer.Cut != nil {
+			req.Peer.Cut(tenure.ErrOver)
+		}
 		rep.Discard()
 		return false
 	}
 	return answer
-}
-
-func resetPeer(p *oncrpc.Peer) {
-	if p != nil && p.Cut != nil {
-		p.Cut(tenure.ErrOver)
-	}
 }

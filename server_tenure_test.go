@@ -70,8 +70,8 @@ func TestTenureEnds(t *testing.T) {
 	}
 }
 
-// TestGateBeforeCall checks the gate alone: a gate asks before a call and before its reply.
-func TestGateBeforeCall(t *testing.T) {
+// TestTenureGate checks the gate alone: it asks before each reply.
+func TestTenureGate(t *testing.T) {
 	held, cut := newTenure(), 0
 	served := 0
 	next := serviceFunc(func(rep *oncrpc.Reply) bool {
@@ -88,7 +88,9 @@ func TestGateBeforeCall(t *testing.T) {
 	rep.Discard()
 	held.End()
 	assert.False(t, gate.Serve(t.Context(), &oncrpc.Request{Peer: peer}, rep))
-	assert.Equal(t, 1, served)
+	assert.Empty(t, rep.Head)
+	assert.Nil(t, rep.Item)
+	assert.Equal(t, 2, served)
 	assert.Equal(t, 1, cut)
 
 	held = newTenure()
@@ -96,7 +98,7 @@ func TestGateBeforeCall(t *testing.T) {
 	assert.False(t, gate.Serve(t.Context(), &oncrpc.Request{Peer: peer}, rep))
 	assert.Empty(t, rep.Head)
 	assert.Nil(t, rep.Item)
-	assert.Equal(t, 2, served)
+	assert.Equal(t, 3, served)
 	assert.Equal(t, 2, cut)
 
 	_, gated := withTenure(next, nil).(*tenureGate)
