@@ -21,7 +21,8 @@ import (
 
 // Limits of automounts.
 const (
-	maxTriggers    = 32 // automounts that are triggered at once, without those that do not respond
+	maxTriggers    = 32  // automounts that are triggered at once, without those that do not respond
+	maxHungMounts  = 500 // automounts that do not respond, after which no other one is triggered: each blocks a thread
 	minTriggerWait = time.Second
 	maxTriggerWait = time.Minute
 	triggerTimeout = 10 * time.Second // after which an automount that does not respond is logged, and others are triggered
@@ -163,7 +164,7 @@ func statAutomount(name, dir string) (point vfs.MaybeAttr) {
 func (s *shareSet) trigger(a *automount) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if a.isTriggered || s.closing || s.automounts[a.name] != a || s.triggering == maxTriggers || time.Now().Before(a.notBefore) {
+	if a.isTriggered || s.closing || s.automounts[a.name] != a || s.triggering == maxTriggers || s.hung >= maxHungMounts || time.Now().Before(a.notBefore) {
 		return
 	}
 	a.isTriggered = true
@@ -176,6 +177,7 @@ func (s *shareSet) trigger(a *automount) {
 			if counts {
 				counts = false
 				s.triggering--
+				s.hung++
 				s.logTriggerLocked(a, fmt.Errorf("it has not responded for %v", triggerTimeout))
 			}
 		})
@@ -186,6 +188,8 @@ func (s *shareSet) trigger(a *automount) {
 		if counts {
 			counts = false
 			s.triggering--
+		} else {
+			s.hung--
 		}
 		s.endTriggerLocked(a, err)
 	}()

@@ -423,9 +423,17 @@ func TestHangingAutomounts(t *testing.T) {
 		trigger("0")
 		trigger("other")
 		assert.EqualValues(t, maxTriggers+1, triggered.Load())
+		for i := range 2 * maxHungMounts {
+			if i%maxTriggers == 0 {
+				time.Sleep(triggerTimeout)
+			}
+			trigger(fmt.Sprint("more", i))
+		}
+		assert.Less(t, triggered.Load(), int64(maxHungMounts+maxTriggers), "each blocks a thread")
 		close(release)
 		synctest.Wait()
 		assert.Zero(t, s.triggering)
+		assert.Zero(t, s.hung)
 	})
 }
 

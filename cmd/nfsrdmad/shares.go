@@ -75,6 +75,7 @@ type shareSet struct {
 	automounts  map[string]*automount // by the path of the export
 	isPlacing   bool                  // see placeAutomountsLocked
 	triggering  int                   // automounts that are being triggered, for less than triggerTimeout
+	hung        int                   // automounts that are being triggered for longer
 	unavailable map[string]string     // reasons, by path
 	errs        []error               // errors from closing
 }
