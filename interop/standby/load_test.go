@@ -17,8 +17,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/nfsrdma/nfsrdma"
 	"github.com/nfsrdma/nfsrdma/nfsclient"
 )
@@ -269,14 +267,6 @@ func createByClient(transport string, names []string) (map[string]workFile, erro
 	return files, nil
 }
 
-// mountFile is a file of a mount. It is read from the server, not from the kernel's cache.
-type mountFile struct {
-	*os.File
-	direct *os.File
-}
-
-func (f mountFile) ReadAt(p []byte, off int64) (int, error) { return f.direct.ReadAt(p, off) }
-
 // createInMount creates files in a directory.
 func createInMount(dir string, names []string) (map[string]workFile, error) {
 	files := make(map[string]workFile)
@@ -286,11 +276,7 @@ func createInMount(dir string, names []string) (map[string]workFile, error) {
 		if err != nil {
 			return nil, err
 		}
-		direct, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECT, 0)
-		if err != nil {
-			return nil, err
-		}
-		files[name] = mountFile{f, direct}
+		files[name] = f
 	}
 	return files, nil
 }

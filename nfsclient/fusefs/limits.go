@@ -143,6 +143,12 @@ const (
 	prunePoll  = 5 * time.Millisecond
 	prunePause = 100 * time.Millisecond
 
+	// overtakenWait is how long the reply to a WRITE waits for the kernel to drop pages.
+	overtakenWait = 100 * time.Millisecond
+
+	// maxRereads bounds how often a READ is repeated because of WRITEs in the meantime.
+	maxRereads = 3
+
 	// noteWait is the time that the kernel may take for the notifications about
 	// names in one directory.
 	noteWait = 50 * time.Millisecond

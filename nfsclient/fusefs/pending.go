@@ -15,6 +15,7 @@ type pendingWrites struct {
 	mu      sync.Mutex
 	w       *writer
 	writers int // number of open files that may write
+	reads   pageReads
 	losses  writeErrors
 }
 

@@ -24,25 +24,21 @@ func (m *Mount) Read(cancel <-chan struct{}, in *fuse.ReadIn, p []byte) (fuse.Re
 	o := m.beginRequest(cancel, &in.InHeader)
 	defer m.endRequest(o)
 	defer f.n.trustedUntil.clear() // the kernel forgets the atime
-	// The kernel takes a short reply for the end of the file. All data written
-	// after in.Offset must therefore be at the server.
-	if _, to, unsent := f.n.unsentRange(); unsent && to > int64(in.Offset) {
-		if err := m.flushData(o, f.n); err != nil {
-			return nil, m.errorStatus(err)
-		}
+	if err := m.flushFrom(o, f.n, in.Offset); err != nil {
+		return nil, m.errorStatus(err)
 	}
 	if n, ok := f.readPrefetched(p, in.Offset); ok {
 		return fuse.ReadResultData(p[:n]), fuse.OK
 	}
 	r := m.readBuffers.get(len(p))
 	if r == nil {
-		n, err := m.readData(o, f, p, in.Offset)
+		n, err := m.readCurrent(o, f, p, in)
 		if err != nil {
 			return nil, m.errorStatus(err)
 		}
 		return fuse.ReadResultData(p[:n]), fuse.OK
 	}
-	n, err := m.readData(o, f, r.mem[:len(p)], in.Offset)
+	n, err := m.readCurrent(o, f, r.mem[:len(p)], in)
 	switch {
 	case err != nil: // go-fuse takes data with an error for success
 		r.Done()
@@ -53,6 +49,35 @@ func (m *Mount) Read(cancel <-chan struct{}, in *fuse.ReadIn, p []byte) (fuse.Re
 	}
 	r.n = n
 	return r, fuse.OK
+}
+
+// flushFrom sends the data that were written to n, unless all are before off. The kernel takes a short
+// reply for the end of the file; all data written after off must therefore be at the server.
+func (m *Mount) flushFrom(o *op, n *node, off uint64) error {
+	if _, to, unsent := n.unsentRange(); !unsent || to <= int64(off) {
+		return nil
+	}
+	return m.flushData(o, n)
+}
+
+// readCurrent reads data, again if WRITEs have overtaken it.
+func (m *Mount) readCurrent(o *op, f *openFile, p []byte, in *fuse.ReadIn) (n int, err error) {
+	pending := f.n.pending.Load()
+	if pending == nil {
+		return m.readData(o, f, p, in.Offset)
+	}
+	r := pending.reads.begin(in.Offset, in.Offset+uint64(len(p)), in.Unique)
+	defer pending.reads.end(r)
+	for range maxRereads {
+		if err := m.flushFrom(o, f.n, in.Offset); err != nil {
+			return 0, err
+		}
+		n, err = m.readData(o, f, p, in.Offset)
+		if err != nil || !pending.reads.isOutdated(r) {
+			break
+		}
+	}
+	return n, err
 }
 
 // errNoData is the error if the server returns no data, but reports that more

@@ -42,6 +42,9 @@ func (m *Mount) Write(cancel <-chan struct{}, in *fuse.WriteIn, p []byte) (uint3
 	if n == 0 && err != nil {
 		return 0, m.errorStatus(err)
 	}
+	if p := f.n.pending.Load(); p != nil && p.reads.findOvertaking(in.Offset, in.Offset+uint64(n), in.Unique) {
+		m.dropOvertakenPages(f.n, in.Offset, uint64(n))
+	}
 	return uint32(n), fuse.OK
 }
 
