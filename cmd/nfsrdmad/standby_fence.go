@@ -218,8 +218,8 @@ func (o *serveOptions) checkSameMount(e *exportSpec) error {
 	if err != nil {
 		return fmt.Errorf("%s%w", e.position, err)
 	}
-	if at.Kind != state.Kind || at.Source != state.Source {
-		return fmt.Errorf("%s%s is on %s from %s, about which the test of the state directory's file system says nothing: name a command that fences both with --fence", e.position, e.dir, at.Kind, at.Source)
+	if at.Kind != state.Kind || at.Source != state.Source || at.Device != state.Device {
+		return fmt.Errorf("%s%s is on %s from %s (device %s), about which the test of the state directory's file system says nothing: name a command that fences both with --fence", e.position, e.dir, at.Kind, at.Source, at.Device)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/internal/nstest"
 	"github.com/nfsrdma/nfsrdma/internal/standby"
 	"github.com/nfsrdma/nfsrdma/nfsserver/exports"
 )
@@ -68,9 +69,11 @@ func TestFindFence(t *testing.T) {
 	assert.Equal(t, at.Kind+" rejects late writes (tested 2026-11-30)", how)
 	fsid, ok := exports.ParseFSID("7")
 	require.True(t, ok)
+	proc, err := mountOf("/proc")
+	require.NoError(t, err)
 	spec := []exportSpec{{dir: "/proc", name: "/proc", position: "x:1: ", fsid: fsid}}
 	err = o.checkStandbyExports(spec)
-	assert.ErrorContains(t, err, "x:1: /proc is on proc from proc, about which the test of the state directory's file system says nothing: name a command that fences both with --fence")
+	assert.ErrorContains(t, err, "x:1: /proc is on proc from proc (device "+proc.Device+"), about which the test of the state directory's file system says nothing: name a command that fences both with --fence")
 
 	o.fence = "/usr/sbin/cut-off --now"
 	how, err = o.findFence(at)
@@ -81,6 +84,21 @@ func TestFindFence(t *testing.T) {
 	how, err = o.findFence(at)
 	require.NoError(t, err)
 	assert.Contains(t, how, "read-only standby, without a fence")
+}
+
+// TestCheckSameMount checks that another file system of the same type and source is not taken for the
+// state directory's, and that another mount of the same is.
+func TestCheckSameMount(t *testing.T) {
+	nstest.Run(t, func(t *testing.T) {
+		one, two := t.TempDir(), t.TempDir()
+		o := serveOptions{state: one}
+		e := exportSpec{dir: two, position: "x:1: "}
+		nstest.Script(t, "mount -t tmpfs same "+one+"; mount --bind "+one+" "+two)
+		assert.NoError(t, o.checkSameMount(&e))
+		nstest.Script(t, "umount "+two+"; mount -t tmpfs same "+two)
+		assert.ErrorContains(t, o.checkSameMount(&e), "x:1: "+two+" is on tmpfs from same (device 0:")
+		nstest.Script(t, "umount "+one+" "+two)
+	})
 }
 
 // TestStandbyExports checks which exports a standby rejects.
