@@ -18,12 +18,20 @@ func cookiesOne(r *run) error {
 	if err := os.Mkdir(r.path("names"), 0o700); err != nil {
 		return err
 	}
+	dir, err := r.open("names", os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
 	for i := range cookieNames {
-		f, err := r.create(fmt.Sprintf("names/name%d", i), "")
+		f, err := r.open(fmt.Sprintf("names/name%d", i), os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 		if err != nil {
 			return err
 		}
 		f.Close()
+	}
+	if err := dir.Sync(); err != nil {
+		return err
 	}
 	names, cookie, err := listNames(r.path("names"), 0, cookieNames/2)
 	if err != nil {
