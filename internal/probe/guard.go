@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -222,7 +223,7 @@ func RunGuard(args []string) error {
 	if args[0] == "" {
 		const server = 3
 		unix.CloseOnExec(server)
-		cut = func(context.Context) error { return unix.PidfdSendSignal(server, unix.SIGSTOP, nil, 0) }
+		cut = func(ctx context.Context) error { return stopServer(ctx, server) }
 		restore = func() error {
 			err := unix.PidfdSendSignal(server, unix.SIGCONT, nil, 0)
 			if errors.Is(err, unix.ESRCH) { // it has ended
@@ -246,6 +247,40 @@ func RunGuard(args []string) error {
 		}
 	}
 	return nil
+}
+
+// stopServer stops a process, and waits until it has stopped: until then it would still
+// execute what is to wait.
+func stopServer(ctx context.Context, server int) error {
+	if err := unix.PidfdSendSignal(server, unix.SIGSTOP, nil, 0); err != nil {
+		return err
+	}
+	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", server))
+	if err != nil {
+		return err
+	}
+	_, rest, _ := strings.Cut(string(info), "\nPid:")
+	pid, _, _ := strings.Cut(strings.TrimSpace(rest), "\n")
+	ctx, cancel := context.WithTimeoutCause(ctx, commandLimit, errors.New("the process that serves the mount has not stopped"))
+	defer cancel()
+	for isActive(pid) {
+		if err := sleep(ctx, pollPeriod); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isActive reports whether a thread of a process runs, or would do so for a signal.
+// Others that have yet to stop wait for a device, and stop before they read a request.
+func isActive(pid string) bool {
+	threads, _ := filepath.Glob("/proc/" + pid + "/task/*/status")
+	return slices.ContainsFunc(threads, func(status string) bool {
+		b, _ := os.ReadFile(status)
+		_, state, _ := strings.Cut(string(b), "\nState:")
+		state = strings.TrimSpace(state)
+		return strings.HasPrefix(state, "R") || strings.HasPrefix(state, "S")
+	})
 }
 
 // awaitSilence waits until the probe has ended, or hangs.
