@@ -12,35 +12,44 @@ import (
 // as current. pageReads finds such pages. The kernel numbers requests in the order in which it
 // sends them.
 
-// A pageRead is a READ of a file that programs may write.
-type pageRead struct {
+// A pageRequest is a READ of a file that programs may write, or a WRITE.
+type pageRequest struct {
 	from, to uint64 // range in the file
-	number   uint64 // of the request
-	done     bool
-	outdated bool // data of the range were written since it was read
+	number   uint64
+	done     bool // only READs that are done are kept
+	// outdated is true for a READ if data of its range were written since it was read, and for a
+	// WRITE if a READ of its range may have overtaken it.
+	outdated bool
 }
+
+func (r *pageRequest) overlaps(o *pageRequest) bool { return r.from < o.to && o.from < r.to }
 
 // maxDoneReads is how many completed READs a file keeps, in case that a WRITE which the kernel sent
-// earlier is still to come.
+// earlier has not begun yet.
 const maxDoneReads = 16
 
-// pageReads are the READs of a file in progress, and the last completed ones.
+// pageReads are the READs and WRITEs of a file in progress, and the last completed READs.
 type pageReads struct {
-	mu    sync.Mutex
-	reads []*pageRead
+	mu     sync.Mutex
+	reads  []*pageRequest
+	writes []*pageRequest
+	done   int // of reads
 }
 
-// begin adds a READ.
-func (s *pageReads) begin(from, to, number uint64) *pageRead {
-	r := &pageRead{from: from, to: to, number: number}
+// beginRead adds a READ.
+func (s *pageReads) beginRead(from, to, number uint64) *pageRequest {
+	r := &pageRequest{from: from, to: to, number: number}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reads = append(s.reads, r)
+	for _, w := range s.writes {
+		w.outdated = w.outdated || w.overlaps(r)
+	}
 	return r
 }
 
 // isOutdated reports whether r must be read again.
-func (s *pageReads) isOutdated(r *pageRead) bool {
+func (s *pageReads) isOutdated(r *pageRequest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	outdated := r.outdated
@@ -48,29 +57,40 @@ func (s *pageReads) isOutdated(r *pageRead) bool {
 	return outdated
 }
 
-// end records that r is completed.
-func (s *pageReads) end(r *pageRead) {
+// endRead records that r is completed.
+func (s *pageReads) endRead(r *pageRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.done = true
-	if len(s.reads) > maxDoneReads {
-		if i := slices.IndexFunc(s.reads, func(r *pageRead) bool { return r.done }); i >= 0 {
-			s.reads = slices.Delete(s.reads, i, i+1)
-		}
+	if s.done++; s.done > maxDoneReads {
+		i := slices.IndexFunc(s.reads, func(r *pageRequest) bool { return r.done })
+		s.reads = slices.Delete(s.reads, i, i+1)
+		s.done--
 	}
 }
 
-// findOvertaking records that a WRITE's data were accepted, and reports whether a READ of them may
-// have overtaken it.
-func (s *pageReads) findOvertaking(from, to, number uint64) (found bool) {
+// beginWrite adds a WRITE.
+func (s *pageReads) beginWrite(from, to, number uint64) *pageRequest {
+	w := &pageRequest{from: from, to: to, number: number}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.writes = append(s.writes, w)
 	for _, r := range s.reads {
-		if r.from < to && from < r.to && (!r.done || r.number > number) {
-			r.outdated, found = true, true
-		}
+		w.outdated = w.outdated || w.overlaps(r) && (!r.done || r.number > number)
 	}
-	return found
+	return w
+}
+
+// endWrite records that w's data were accepted or rejected, and reports whether a READ of them may
+// have overtaken it.
+func (s *pageReads) endWrite(w *pageRequest) (overtaken bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writes = slices.DeleteFunc(s.writes, func(o *pageRequest) bool { return o == w })
+	for _, r := range s.reads {
+		r.outdated = r.outdated || !r.done && r.overlaps(w)
+	}
+	return w.outdated
 }
 
 // dropOvertakenPages makes the kernel drop pages that may have got older data than a WRITE's, before

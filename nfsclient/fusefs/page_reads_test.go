@@ -26,6 +26,7 @@ func TestOvertakenWrite(t *testing.T) {
 			m.budget = nfsclient.NewBudget(size)
 			was, is := bytes.Repeat([]byte("old."), size/4), bytes.Repeat([]byte("new."), size/4)
 			writeFile(t, m.path("a"), was)
+			require.NoError(t, os.Truncate(m.path("a"), 3*maxDoneReads<<20))
 			writer, reader := openAt(t, m.path("a"), os.O_RDWR), openAt(t, m.path("a"), os.O_RDONLY)
 			got := make([]byte, size)
 			read := func() string {
@@ -68,6 +69,10 @@ func TestOvertakenWrite(t *testing.T) {
 				assert.Equal(t, "new.", <-first, "read again")
 			} else {
 				require.Equal(t, "old.", read(), "the WRITE has not been accepted")
+				for i := range 2 * maxDoneReads { // each is forgotten after others
+					_, err := reader.ReadAt(got, int64(1+i)<<20)
+					require.NoError(t, err)
+				}
 				end()
 				require.NoError(t, <-wrote)
 			}

@@ -66,8 +66,8 @@ func (m *Mount) readCurrent(o *op, f *openFile, p []byte, in *fuse.ReadIn) (n in
 	if pending == nil {
 		return m.readData(o, f, p, in.Offset)
 	}
-	r := pending.reads.begin(in.Offset, in.Offset+uint64(len(p)), in.Unique)
-	defer pending.reads.end(r)
+	r := pending.reads.beginRead(in.Offset, in.Offset+uint64(len(p)), in.Unique)
+	defer pending.reads.endRead(r)
 	for range maxRereads {
 		if err := m.flushFrom(o, f.n, in.Offset); err != nil {
 			return 0, err

@@ -35,15 +35,18 @@ func (m *Mount) Write(cancel <-chan struct{}, in *fuse.WriteIn, p []byte) (uint3
 			return 0, m.nodeErrorStatus(f.n, err)
 		}
 	}
+	requests := &f.n.ensurePending().reads
+	w := requests.beginWrite(off, off+uint64(len(p)), in.Unique)
 	n, err := write(o, f, p, off)
+	overtaken := requests.endWrite(w)
 	if off != in.Offset {
 		m.notifications.Go(func() { _ = m.server.InodeNotify(f.n.id, 0, 0) }) // waits for the pages of this write
 	}
 	if n == 0 && err != nil {
 		return 0, m.errorStatus(err)
 	}
-	if p := f.n.pending.Load(); p != nil && p.reads.findOvertaking(in.Offset, in.Offset+uint64(n), in.Unique) {
-		m.dropOvertakenPages(f.n, in.Offset, uint64(n))
+	if overtaken {
+		m.dropOvertakenPages(f.n, off, uint64(n))
 	}
 	return uint32(n), fuse.OK
 }
