@@ -88,7 +88,10 @@ func (e *engine) serveConnection(fd int) {
 	var value int64
 	fmt.Sscan(string(buf[:n]), &verb, &object, &value)
 	if verb == "mount" {
-		e.newSession(object, fd).serve()
+		peer, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+		if err == nil {
+			e.newSession(object, fd, int(peer.Pid)).serve()
+		}
 	} else if e.control(verb, object, value) {
 		writeMessage(fd, []byte("done"))
 	}

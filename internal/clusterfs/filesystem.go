@@ -17,7 +17,7 @@ import (
 // Options are a FileSystem's properties. The zero value releases the locks of a silent
 // host at once, and executes its late operations.
 type Options struct {
-	// Silence is how long a host sends nothing until the engine regards its
+	// Silence is how long a host is stopped or cut off until the engine regards its
 	// connection as lost. 0 means 1 s. The connection of a mount process that has
 	// exited is lost at once.
 	Silence time.Duration

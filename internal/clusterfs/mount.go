@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -55,7 +54,6 @@ func runMount(path, host, dir string) error {
 		return err
 	}
 	fmt.Print(readyLine)
-	go sendBeats(socket)
 	go forward(device, socket)
 	forward(socket, device)
 	return nil
@@ -79,12 +77,6 @@ func mount(source, dir string) (device int, err error) {
 	}
 	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other,max_read=%d", device, maxWrite)
 	return device, unix.Mount(source, dir, Kind, unix.MS_NOSUID|unix.MS_NODEV, options)
-}
-
-func sendBeats(socket int) {
-	for writeMessage(socket, []byte(beatMessage)) == nil {
-		time.Sleep(beatPeriod)
-	}
 }
 
 // forward forwards messages until the mount or the connection ends, and then exits.

@@ -2,8 +2,11 @@ package clusterfs
 
 import (
 	"encoding/binary"
+	"fmt"
 	"io"
 	"log"
+	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,8 +18,7 @@ import (
 const (
 	maxWrite    = 128 << 10        // bytes of data in a message
 	maxMessage  = maxWrite + 4<<10 // bytes
-	beatPeriod  = 50 * time.Millisecond
-	beatMessage = "b" // shorter than each FUSE message
+	watchPeriod = 50 * time.Millisecond
 )
 
 // Opcodes of FUSE (linux/fuse.h), as far as a session distinguishes them.
@@ -41,6 +43,7 @@ type session struct {
 	engine *engine
 	host   string
 	fd     int // the socket
+	pid    int // the mount process
 
 	protocol *fuse.ProtocolServer
 	handles  handleTable
@@ -53,18 +56,18 @@ type session struct {
 	gate   sync.RWMutex
 	fenced atomic.Bool
 
-	mu       sync.Mutex
-	hold     hold
-	changed  chan struct{} // closed and replaced when hold changes
-	delay    time.Duration // before each request
-	lastBeat time.Time
-	over     chan struct{} // closed while the host is given up
-	givenUp  bool
+	mu        sync.Mutex
+	hold      hold
+	changed   chan struct{} // closed and replaced when hold changes
+	delay     time.Duration // before each request
+	lastAlive time.Time     // when the host was last not silent
+	over      chan struct{} // closed while the host is given up
+	givenUp   bool
 }
 
-func (e *engine) newSession(host string, fd int) *session {
+func (e *engine) newSession(host string, fd, pid int) *session {
 	s := &session{
-		engine: e, host: host, fd: fd, lastBeat: time.Now(), lookups: map[uint64]uint64{},
+		engine: e, host: host, fd: fd, pid: pid, lastAlive: time.Now(), lookups: map[uint64]uint64{},
 		exited: make(chan struct{}), changed: make(chan struct{}), over: make(chan struct{}),
 	}
 	s.protocol = fuse.NewProtocolServer(&rawFS{RawFileSystem: fuse.NewDefaultRawFileSystem(), s: s, e: e}, &fuse.MountOptions{
@@ -100,10 +103,8 @@ func (s *session) readRequests() {
 		if err != nil || n == 0 {
 			return
 		}
-		s.noteBeat()
-		if n > len(beatMessage) {
-			s.requests.Go(func() { s.execute(buf[:n]) })
-		}
+		s.noteAlive()
+		s.requests.Go(func() { s.execute(buf[:n]) })
 	}
 }
 
@@ -181,32 +182,48 @@ func (s *session) setDelay(d time.Duration) {
 	s.delay = d
 }
 
-// noteBeat notes a sign of life. A host that is given up without a fence may lock
+// noteAlive notes a sign of life. A host that is given up without a fence may lock
 // again.
-func (s *session) noteBeat() {
+func (s *session) noteAlive() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.hold == holdAll {
 		return
 	}
-	s.lastBeat = time.Now()
+	s.lastAlive = time.Now()
 	if s.givenUp && !s.fenced.Load() {
 		s.givenUp, s.over = false, make(chan struct{})
 	}
 }
 
+// isSilent reports whether the host is cut off, or its mount process is stopped. Periodic
+// messages of that process would come late on a busy machine, and then the engine would
+// give up a healthy host.
+func (s *session) isSilent() bool {
+	s.mu.Lock()
+	cut := s.hold == holdAll
+	s.mu.Unlock()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.pid))
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return cut || err == nil && strings.HasPrefix(state, "T")
+}
+
 // watch gives the host up when the time has come, until nothing is left to give up.
 func (s *session) watch() {
-	ticker := time.NewTicker(beatPeriod)
+	ticker := time.NewTicker(watchPeriod)
 	defer ticker.Stop()
 	exited := s.exited
 	for {
 		select {
 		case <-ticker.C:
+			if exited != nil && !s.isSilent() {
+				s.noteAlive()
+				continue
+			}
 		case <-exited:
 			exited = nil
 			s.mu.Lock() // lost at once
-			s.lastBeat = time.Now().Add(-s.engine.options.Silence)
+			s.lastAlive = time.Now().Add(-s.engine.options.Silence)
 			s.mu.Unlock()
 		}
 		if s.isDue() {
@@ -222,7 +239,7 @@ func (s *session) isDue() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := s.engine.options
-	return !s.givenUp && o.KeepLocks != Never && time.Since(s.lastBeat) >= o.Silence+o.KeepLocks
+	return !s.givenUp && o.KeepLocks != Never && time.Since(s.lastAlive) >= o.Silence+o.KeepLocks
 }
 
 func (s *session) isOver() bool {

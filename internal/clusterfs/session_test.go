@@ -128,6 +128,19 @@ func TestLocksAreKept(t *testing.T) {
 	}
 }
 
+// TestBusyHost checks that a host which sends nothing is not silent: the engine keeps its
+// lock until it is stopped.
+func TestBusyHost(t *testing.T) {
+	_, a, b := startPair(t, Options{Silence: time.Millisecond, Fences: true})
+	fa, fb := openFile(t, a, "file"), openFile(t, b, "file")
+	require.NoError(t, flock(fa, unix.LOCK_EX))
+	time.Sleep(4 * watchPeriod)
+	assert.ErrorIs(t, flock(fb, unix.LOCK_EX|unix.LOCK_NB), unix.EAGAIN)
+	t.Cleanup(a.Kill) // otherwise the file cannot be closed
+	a.Stop()
+	awaitFlock(t, fb)
+}
+
 // TestFenceCommand checks that a command fences a host.
 func TestFenceCommand(t *testing.T) {
 	e, a, _ := startPair(t, Options{KeepLocks: Never})
