@@ -11,7 +11,8 @@ import (
 )
 
 // A Host is a host's mount of a FileSystem. Its methods that hold messages affect all
-// mounts of the host.
+// mounts of the host. The end of the test ends the effect of Stop, Cut and Hang, before
+// what began earlier is cleaned up: processes that use the mount could not exit.
 type Host struct {
 	// Dir is the mount point.
 	Dir string
@@ -64,6 +65,7 @@ func (h *Host) Kill() {
 // Stop stops the mount process (SIGSTOP), and waits until it has stopped.
 func (h *Host) Stop() {
 	h.t.Helper()
+	h.t.Cleanup(func() { h.cmd.Process.Signal(unix.SIGCONT) }) // an error if it was killed
 	require.NoError(h.t, h.cmd.Process.Signal(unix.SIGSTOP))
 	var info unix.Siginfo
 	require.NoError(h.t, unix.Waitid(unix.P_PID, h.PID, &info, unix.WSTOPPED, nil))
@@ -77,11 +79,19 @@ func (h *Host) Continue() {
 
 // Cut cuts the host from the engine: what its kernel sends, and what the engine
 // replies, waits for Restore.
-func (h *Host) Cut() { h.setHold(holdAll) }
+func (h *Host) Cut() {
+	h.t.Helper()
+	h.t.Cleanup(h.Restore)
+	h.setHold(holdAll)
+}
 
 // Hang lets the host's operations hang until Restore, while the engine considers the
 // host alive.
-func (h *Host) Hang() { h.setHold(holdRequests) }
+func (h *Host) Hang() {
+	h.t.Helper()
+	h.t.Cleanup(h.Restore)
+	h.setHold(holdRequests)
+}
 
 // Restore ends the effect of Cut and Hang.
 func (h *Host) Restore() { h.setHold(holdNothing) }
