@@ -2,8 +2,10 @@ package main
 
 import (
 	"io"
+	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,8 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/nfsrdma/nfsrdma/cmd/nfsrdmad/internal/report"
 	"github.com/nfsrdma/nfsrdma/internal/cli"
+	"github.com/nfsrdma/nfsrdma/internal/clusterfs"
+	"github.com/nfsrdma/nfsrdma/internal/nstest"
 	"github.com/nfsrdma/nfsrdma/internal/tenure"
+	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
+	"github.com/nfsrdma/nfsrdma/oncrpc"
 )
 
 // TestStandbySignals checks that a reload does not end a host that waits.
@@ -112,4 +119,62 @@ func TestStateTenure(t *testing.T) {
 	entries, err := os.ReadDir(s.dir)
 	require.NoError(t, err)
 	assert.Len(t, entries, 1)
+}
+
+// TestStandbyAfterProbe checks that hosts on a file system that fences serve in turn without a command,
+// after the test of nfsrdmad probe --late, by the record that it has written. A host whose file system
+// hangs has closed its sockets when the next one serves, although the kernel does not end its process.
+func TestStandbyAfterProbe(t *testing.T) {
+	t.Parallel() // the test waits for times
+	nstest.Run(t, func(t *testing.T) {
+		fs := clusterfs.Start(t, clusterfs.Options{Fences: true})
+		for _, dir := range []string{"state", "data"} {
+			require.NoError(t, os.Mkdir(filepath.Join(fs.Backing, dir), 0o700))
+		}
+		ha, hb := fs.Mount("a"), fs.Mount("b")
+		a := startProbe(t, "a", filepath.Join(ha.Dir, "state"), "--late", "--silence=8s", "--cut", signalCommand(t, "STOP", ha.PID), "--restore", signalCommand(t, "CONT", ha.PID))
+		a.awaitText(t, "now run on the other host")
+		b := startProbe(t, "b", filepath.Join(hb.Dir, "state"), "--late")
+		_, code, _ := strings.Cut(a.awaitText(t, "mount the file system here anew"), "on host b: ")
+		_, err := io.WriteString(b.stdin, code[:6]+"\n")
+		require.NoError(t, err)
+		for _, p := range []*probeProc{a, b} {
+			status, _, errs := p.wait()
+			require.Zero(t, status, errs)
+		}
+
+		hc := fs.Mount("c")
+		var hosts []*standbyHost
+		addrs := map[string]string{}
+		var client *oncrpc.TCPClient
+		var root nfs3.FH
+		for _, dir := range []string{hc.Dir, hb.Dir} {
+			p := &standbyPair{t: t, state: filepath.Join(dir, "state"), data: filepath.Join(dir, "data"), exports: filepath.Join(t.TempDir(), "exports")}
+			p.writeExports("rw,insecure,no_root_squash,fsid=7")
+			hosts = append(hosts, p.start("--fence", "", "--tenure-time", "4s")) // beats of a busy machine take longer than of 1 s
+			if len(hosts) == 1 {
+				line := <-hosts[0].ready
+				for _, transport := range []string{"tcp", "rdma"} {
+					addrs[transport] = (&testDaemon{ready: line}).transportAddr(t, transport)
+				}
+				client, root = p.dialRoot(addrs["tcp"])
+			}
+		}
+		hosts[1].awaitWatching()
+		serving := hosts[0].status(func(d *report.Status) bool { return !d.Standby.Waiting })
+		assert.Contains(t, serving.Standby.Fence, clusterfs.Kind+" rejects late writes (tested ")
+		hc.Stop()
+		hosts[1].address("tcp")
+		for _, addr := range addrs {
+			_, err := net.Dial("tcp", addr)
+			require.ErrorIs(t, err, unix.ECONNREFUSED)
+		}
+		_, err = makeDir(t, client, root, "late")
+		assert.ErrorContains(t, err, "connection") // was reset, or closed while idle
+		assert.NoDirExists(t, filepath.Join(fs.Backing, "data", "late"))
+		hosts[1].signal(unix.SIGTERM)
+		assert.Equal(t, cli.ExitOK, hosts[1].wait())
+		hc.Continue() // the kernel ends no thread that waits for a FUSE server
+		assert.Equal(t, exitTenure, hosts[0].wait(), hosts[0].log())
+	})
 }
