@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/nfsrdma/nfsrdma/internal/cli"
 	"github.com/nfsrdma/nfsrdma/internal/clusterfs"
 	"github.com/nfsrdma/nfsrdma/internal/nstest"
 	"github.com/nfsrdma/nfsrdma/internal/probe"
@@ -142,7 +143,8 @@ func TestProbe(t *testing.T) {
 }
 
 // TestProbeLate checks the late test's verdict and record in each mode of a file
-// system, and that it finds the process that serves the mount.
+// system, that it finds the process that serves the mount, and that a standby rejects
+// file systems that did not pass.
 func TestProbeLate(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -152,18 +154,22 @@ func TestProbeLate(t *testing.T) {
 	}{
 		{"fences", clusterfs.Options{Fences: true, KeepLocks: time.Second}, true, "fences: the late write failed"},
 		{"does not fence", clusterfs.Options{}, false, "does NOT fence: a late write of a host that had lost its lock replaced synced data, and its fsync returned success"},
+		{"does not fence, keeps locks for a time", clusterfs.Options{KeepLocks: 3 * time.Second}, false, "does NOT fence: a late write of a host that had lost its lock replaced synced data, and its fsync returned success"},
 		{"keeps locks", clusterfs.Options{KeepLocks: clusterfs.Never, Fences: true}, false, "has kept the lock of the silent host"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel() // the test waits for times
 			nstest.Run(t, func(t *testing.T) {
 				fs := clusterfs.Start(t, tt.options)
-				record := filepath.Join(fs.Backing, "fencing.json")
+				for _, dir := range []string{"state", "data"} {
+					require.NoError(t, os.Mkdir(filepath.Join(fs.Backing, dir), 0o700))
+				}
+				record := filepath.Join(fs.Backing, "state", "fencing.json")
 				require.NoError(t, os.WriteFile(record, []byte("of an earlier test"), 0o600))
 				ha, hb := fs.Mount("a"), fs.Mount("b")
-				a := startProbe(t, "a", ha.Dir, "--late", "--silence=8s")
+				a := startProbe(t, "a", filepath.Join(ha.Dir, "state"), "--late", "--silence=8s")
 				a.awaitText(t, "now run on the other host")
-				b := startProbe(t, "b", hb.Dir, "--late")
+				b := startProbe(t, "b", filepath.Join(hb.Dir, "state"), "--late")
 				if tt.fences {
 					_, code, _ := strings.Cut(a.awaitText(t, "mount the file system here anew"), "on host b: ")
 					_, err := io.WriteString(b.stdin, "wrong\n"+code[:6]+"\n")
@@ -174,11 +180,28 @@ func TestProbeLate(t *testing.T) {
 					assert.Equal(t, tt.fences, status == 0, errs)
 					assert.Contains(t, out, tt.want)
 				}
-				assertNoProbeFiles(t, fs.Backing)
+				assertNoProbeFiles(t, filepath.Dir(record))
 				assertRecord(t, record, tt.fences)
+				if !tt.fences {
+					assertStandbyRejects(t, hb.Dir)
+				}
 			})
 		})
 	}
+}
+
+// assertStandbyRejects checks that a standby on a mount starts neither the first time nor
+// later, and names the remedy.
+func assertStandbyRejects(t *testing.T, dir string) {
+	t.Helper()
+	p := &standbyPair{t: t, state: filepath.Join(dir, "state"), data: filepath.Join(dir, "data"), exports: filepath.Join(t.TempDir(), "exports")}
+	p.writeExports("rw,fsid=7")
+	for range 2 {
+		status, _, stderr := runCommand(t, p.args("--standby", "--control", "")...)
+		assert.Equal(t, cli.ExitError, status)
+		assert.Contains(t, stderr, "nothing shows that "+clusterfs.Kind+" rejects late writes of a host whose lock it has given up, and files could be overwritten: test the file system with nfsrdmad probe --late, name a command with --fence, or serve read-only data with --standby=read-only")
+	}
+	assert.NoFileExists(t, filepath.Join(p.state, "beat"))
 }
 
 // assertRecord checks fencing.json, which there is only if the file system fences.

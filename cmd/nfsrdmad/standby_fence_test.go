@@ -106,7 +106,7 @@ func TestStandbyExports(t *testing.T) {
 	for _, c := range []struct{ mode, options, want string }{
 		{"on", "rw", " needs an fsid= that is the same on all hosts of --standby: add fsid="},
 		{"on", "rw,fsid=0", " has fsid=0, for which clients see the number of a device of this host: write another, such as fsid=1"},
-		{"on", "rw,fsid=7,crossmnt", " has crossmnt, but the mounts below it are each host's own: "},
+		{"on", "rw,fsid=7,crossmnt", " has crossmnt, but the mounts below it are each host's own: export each on its own line with an fsid=, or remove crossmnt"},
 		{"read-only", "rw,fsid=7", " is exported for writing, and --standby=read-only has no fence: write ro, "},
 		{"on", "rw,fsid=7", ""},
 		{"read-only", "ro,fsid=7", ""},
