@@ -1,27 +1,23 @@
 package main
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/nfsrdma/nfsrdma"
+	"github.com/nfsrdma/nfsrdma/internal/autofstest"
 	"github.com/nfsrdma/nfsrdma/internal/nstest"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs3"
 	"github.com/nfsrdma/nfsrdma/nfs/nfs4"
@@ -32,155 +28,11 @@ import (
 	"github.com/nfsrdma/nfsrdma/rpcrdma"
 )
 
-// A fakeAutomounter is a daemon for direct autofs mounts. It mounts the directory backing/NAME on
-// NAME. The processes of its group do not trigger automounts.
-type fakeAutomounter struct {
-	t     *testing.T
-	dir   string // contains the mount points
-	group int
-	pipe  [2]*os.File // the kernel writes its requests
-	ended chan struct{}
-
-	mu       sync.Mutex
-	points   map[uint32]string   // by device number
-	controls map[string]*os.File // directories for ioctl, opened before anything was mounted there
-	requests []string
-	held     map[string]chan struct{} // a request is not answered before the channel is closed
-}
-
-// newFakeAutomounter makes automounts in dir. The process leaves the group, and can then trigger them.
-func newFakeAutomounter(t *testing.T, dir string, names ...string) *fakeAutomounter {
-	t.Helper()
-	f := &fakeAutomounter{
-		t: t, dir: dir, group: unix.Getpgrp(), ended: make(chan struct{}), points: make(map[uint32]string),
-		controls: make(map[string]*os.File), held: make(map[string]chan struct{}),
-	}
-	var err error
-	f.pipe[0], f.pipe[1], err = os.Pipe()
-	require.NoError(t, err)
-	for _, name := range names {
-		f.addMount(name)
-	}
-	require.NoError(t, unix.Setpgid(0, 0))
-	go f.serve()
-	t.Cleanup(f.close)
-	return f
-}
-
-func (f *fakeAutomounter) addMount(name string) {
-	f.t.Helper()
-	point := filepath.Join(f.dir, name)
-	require.NoError(f.t, os.Mkdir(point, 0o755))
-	options := fmt.Sprintf("fd=%d,pgrp=%d,minproto=5,maxproto=5,direct", f.pipe[1].Fd(), f.group)
-	require.NoError(f.t, unix.Mount("fake", point, "autofs", 0, options))
-	control, err := os.Open(point)
-	require.NoError(f.t, err)
-	var st unix.Stat_t
-	require.NoError(f.t, unix.Fstat(int(control.Fd()), &st))
-	f.points[uint32(st.Dev)], f.controls[name] = name, control
-}
-
-// Requests of the kernel (linux/auto_fs.h), and the ioctls that answer them.
-const (
-	autofsPacketLen = 304
-	autofsReady     = 0x9360
-	autofsFail      = 0x9361
-)
-
-func (f *fakeAutomounter) serve() {
-	defer close(f.ended)
-	packet := make([]byte, autofsPacketLen)
-	var answers sync.WaitGroup
-	defer answers.Wait()
-	for {
-		if _, err := f.pipe[0].Read(packet); err != nil {
-			return
-		}
-		token, dev := binary.NativeEndian.Uint32(packet[8:]), binary.NativeEndian.Uint32(packet[12:])
-		answers.Go(func() { f.answer(token, dev) })
-	}
-}
-
-func (f *fakeAutomounter) answer(token, dev uint32) {
-	f.mu.Lock()
-	name := f.points[dev]
-	f.requests = append(f.requests, name)
-	control, held := f.controls[name], f.held[name]
-	f.mu.Unlock()
-	if held != nil {
-		<-held
-	}
-	result := uint(autofsReady)
-	if f.run("mount", "--bind", filepath.Join(f.dir, "..", "backing", name), filepath.Join(f.dir, name)) != nil {
-		result = autofsFail
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	assert.NoError(f.t, unix.IoctlSetInt(int(control.Fd()), result, int(token)))
-}
-
-// run runs a command that triggers nothing.
-func (f *fakeAutomounter) run(args ...string) error {
-	cmd := exec.Command(args[0], args[1:]...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: f.group}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, out)
-	}
-	return nil
-}
-
-// expire unmounts what has been mounted on name.
-func (f *fakeAutomounter) expire(name string) {
-	f.t.Helper()
-	require.NoError(f.t, f.run("umount", filepath.Join(f.dir, name)))
-}
-
-// hold keeps requests for name unanswered until the function that it returns is called.
-func (f *fakeAutomounter) hold(name string) (release func()) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	held := make(chan struct{})
-	f.held[name] = held
-	return func() { close(held) }
-}
-
-// count returns the number of requests for name.
-func (f *fakeAutomounter) count(name string) (n int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, r := range f.requests {
-		if r == name {
-			n++
-		}
-	}
-	return n
-}
-
-func (f *fakeAutomounter) total() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.requests)
-}
-
-func (f *fakeAutomounter) close() {
-	f.mu.Lock()
-	for _, control := range f.controls {
-		control.Close()
-	}
-	f.mu.Unlock()
-	for name := range f.controls {
-		_ = f.run("umount", "--lazy", filepath.Join(f.dir, name)) // what is mounted on it
-		_ = f.run("umount", "--lazy", filepath.Join(f.dir, name))
-	}
-	f.pipe[1].Close()
-	<-f.ended
-	f.pipe[0].Close()
-}
-
 // An automountTest is a daemon that exports a directory with automounts.
 type automountTest struct {
-	*fakeAutomounter
-	state, file string
+	*autofstest.Automounter
+	t                *testing.T
+	dir, state, file string
 }
 
 func newAutomountTest(t *testing.T, names ...string) *automountTest {
@@ -196,7 +48,7 @@ func newAutomountTest(t *testing.T, names ...string) *automountTest {
 		}
 	}
 	return &automountTest{
-		fakeAutomounter: newFakeAutomounter(t, dir, names...), state: t.TempDir(),
+		Automounter: autofstest.New(t, dir, names...), t: t, dir: dir, state: t.TempDir(),
 		file: writeExports(t, base, dir+" *(rw,insecure,crossmnt,no_root_squash)\n"),
 	}
 }
@@ -283,7 +135,7 @@ func TestAutomounts(t *testing.T) {
 			h, err := s.Walk(t.Context(), g.dir+"/v4")
 			require.NoError(t, err)
 			h = slices.Clone(h)
-			assert.Zero(t, g.total(), "ls -l triggers nothing")
+			assert.Zero(t, g.Total(), "ls -l triggers nothing")
 
 			point = lookupFH(t, c, root, "v3")
 			var inside []string
@@ -303,35 +155,35 @@ func TestAutomounts(t *testing.T) {
 			}
 			require.NoError(t, err)
 			assert.NoError(t, f.Close(t.Context()))
-			assert.Equal(t, []int{1, 1, 2}, []int{g.count("v3"), g.count("v4"), g.total()})
+			assert.Equal(t, []int{1, 1, 2}, []int{g.Count("v3"), g.Count("v4"), g.Total()})
 
-			g.expire("v3")
+			g.Expire("v3")
 			require.Eventually(t, func() bool {
 				_, err := c.GetAttr(t.Context(), file)
 				return errors.Is(err, nfs3.ErrJukebox)
 			}, 30*time.Second, time.Millisecond, "the handle is not stale")
 			assert.Equal(t, "in v3", readString(t, c, file))
-			assert.Equal(t, 2, g.count("v3"))
+			assert.Equal(t, 2, g.Count("v3"))
 		})
 		g.serve("mounted", func(t *testing.T, _ *testDaemon, c *nfsclient.Client, root nfs3.FH) {
 			assert.Equal(t, "in v3", readString(t, c, file))
 			assert.Equal(t, string(point), string(lookupFH(t, c, root, "v3")))
-			assert.Equal(t, 2, g.count("v3"))
+			assert.Equal(t, 2, g.Count("v3"))
 		})
-		g.expire("v3")
+		g.Expire("v3")
 		g.serve("unmounted", func(t *testing.T, _ *testDaemon, c *nfsclient.Client, root nfs3.FH) {
 			_, err := listNames(t, c, root)
 			require.NoError(t, err)
-			assert.Equal(t, 2, g.count("v3"))
+			assert.Equal(t, 2, g.Count("v3"))
 			assert.Equal(t, "in v3", readString(t, c, file))
 			attr, err := c.GetAttr(t.Context(), point)
 			require.NoError(t, err)
-			g.expire("v3")
+			g.Expire("v3")
 			require.Eventually(t, func() bool {
 				res, err := c.Lookup(t.Context(), root, "v3")
 				return err == nil && string(res.Object) == string(point) && res.ObjAttr.Attr.FileID == attr.FileID && res.ObjAttr.Attr.FSID == attr.FSID
 			}, 30*time.Second, time.Millisecond, "clients see the same root")
-			assert.Equal(t, 3, g.count("v3"))
+			assert.Equal(t, 3, g.Count("v3"))
 		})
 	})
 }
@@ -356,13 +208,13 @@ func TestSetACLOfAutomount(t *testing.T) {
 			a := nfsacl.SetACLArgs{Object: lookupFH(t, c, root, "m")}
 			status, _ := callForStatus(t, conn, nfsacl.Program, nfsacl.Version, nfsacl.ProcSetACL, a.AppendTo(nil))
 			assert.Equal(t, nfs3.ErrJukebox, nfs3.Status(status))
-			require.Eventually(t, func() bool { return g.count("m") == 1 }, 30*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return g.Count("m") == 1 }, 30*time.Second, time.Millisecond)
 
 			s := dialV4(t, d)
 			h, err := s.Walk(t.Context(), g.dir+"/m4")
 			require.NoError(t, err)
 			assert.NoError(t, s.SetAttr(t.Context(), slices.Clone(h), &nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrACL)}))
-			assert.Equal(t, 1, g.count("m4"))
+			assert.Equal(t, 1, g.Count("m4"))
 		})
 	})
 }
@@ -373,7 +225,7 @@ func TestFailingAutomounts(t *testing.T) {
 	nstest.Run(t, func(t *testing.T) {
 		g := newAutomountTest(t, "gone", "hangs", "good")
 		daemon := g.serve("daemon", func(t *testing.T, _ *testDaemon, c *nfsclient.Client, root nfs3.FH) {
-			release := g.hold("hangs")
+			release := g.Hold("hangs")
 			defer release()
 			gone, hangs, good := lookupFH(t, c, root, "gone"), lookupFH(t, c, root, "hangs"), lookupFH(t, c, root, "good")
 			for range 100 {
@@ -388,9 +240,9 @@ func TestFailingAutomounts(t *testing.T) {
 			})
 			require.Eventually(t, func() bool {
 				_, _ = listNames(t, c, gone)
-				return g.count("gone") == 2
+				return g.Count("gone") == 2
 			}, 30*time.Second, time.Millisecond, "it is tried again")
-			assert.Equal(t, 1, g.count("hangs"))
+			assert.Equal(t, 1, g.Count("hangs"))
 		})
 		assert.Equal(t, 1, strings.Count(daemon.stderr.String(), "cannot mount an automount"), daemon.stderr.String())
 	})
@@ -443,6 +295,6 @@ func TestOpenExpiredAutomount(t *testing.T) {
 		g := newAutomountTest(t, "m")
 		_, err := openMountPoint(filepath.Join(g.dir, "m"), 1)
 		assert.ErrorContains(t, err, "another file system")
-		assert.Zero(t, g.total())
+		assert.Zero(t, g.Total())
 	})
 }
