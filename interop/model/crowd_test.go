@@ -34,7 +34,9 @@ func newCrowd(t *testing.T, spoil func(i int, p Player) Player) *Crowd {
 // several players change it and look at it.
 func TestCrowd(t *testing.T) {
 	c := newCrowd(t, func(_ int, p Player) Player { return p })
-	require.NoError(t, c.For(long/4))
+	for end := time.Now().Add(20 * time.Second); c.Held.Load() <= 100 && time.Now().Before(end); { // once, unless the machine is busy
+		require.NoError(t, c.For(long/4))
+	}
 	t.Logf("%d held, %d loose", c.Held.Load(), c.Loose.Load())
 	assert.Greater(t, c.Held.Load(), int64(100))
 	for _, p := range c.Places {
